@@ -1,0 +1,199 @@
+"""Every error that Ductor raises, in one tree.
+
+Each class carries a stable `code` (what logs, metrics and REST answers show) and takes a message that names the
+field, the value and the remedy. `REFUSALS` maps the refusal codes of the store's scripts to these classes; a test
+compares it with the headers of the scripts.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class DuctorError(Exception):
+    """Something that Ductor refused or could not do."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (self.__doc__ or "").strip())
+
+
+# -- what a caller got wrong -------------------------------------------------------------------------------------
+
+
+class InvalidOption(DuctorError, ValueError):
+    """An option of `@task` or `.using()` has a value that Ductor refuses."""
+
+    code = "invalid_option"
+
+
+class NotYet(InvalidOption):
+    """An option or setting that is planned but not there yet."""
+
+    code = "not_yet"
+
+
+class UnknownPool(InvalidOption):
+    """No pool of this name is known."""
+
+    code = "unknown_pool"
+
+
+class UnknownTask(DuctorError, LookupError):
+    """No task of this name is registered here."""
+
+    code = "unknown_task"
+
+
+class UnknownTenant(InvalidOption):
+    """No tenant of this id has a row, and `UNKNOWN_TENANTS` is "reject"."""
+
+    code = "unknown_tenant"
+
+
+class UnserialisableArgument(DuctorError, TypeError):
+    """An argument or a result cannot be written as JSON without changing it."""
+
+    code = "unserialisable"
+
+
+class PayloadTooLarge(DuctorError, ValueError):
+    """The arguments of a job are larger than `MAX_PAYLOAD_BYTES`."""
+
+    code = "payload_too_large"
+
+
+class ResultTooLarge(DuctorError, ValueError):
+    """The result of a job is larger than `MAX_RESULT_BYTES`."""
+
+    code = "result_too_large"
+
+
+class IdempotencyConflict(DuctorError):
+    """The idempotency key already stands for a job with other arguments."""
+
+    code = "conflict"
+
+
+class Throttled(DuctorError):
+    """A rate limit refused the job; `retry_after` (seconds) says when it would pass."""
+
+    code = "throttled"
+
+    def __init__(self, message: str | None = None, *, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class BacklogFull(Throttled):
+    """The waiting room of this tenant is full."""
+
+    code = "backlog_full"
+
+
+# -- the store ---------------------------------------------------------------------------------------------------
+
+
+class StoreError(DuctorError):
+    """The store refused a command or answered what it must not answer."""
+
+    code = "store_error"
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached, or cannot take writes now; trying again later is right."""
+
+    code = "store_unavailable"
+
+
+class StoreMisconfigured(StoreError):
+    """The store is there but cannot be used: wrong password, missing right, missing command."""
+
+    code = "store_misconfigured"
+
+
+class NoStore(StoreError):
+    """No store: set REDIS_URL, or run `manage.py stack`."""
+
+    code = "no_store"
+
+
+class SchemaMismatch(StoreError):
+    """The shard has another schema number than this release; run `manage.py ductor upgrade` or update the process."""
+
+    code = "schema"
+
+
+class StaleCall(StoreError):
+    """A worker's call came after a later one of the same worker; nothing was changed."""
+
+    code = "stale_call"
+
+
+class Fenced(StoreError):
+    """A leader's write under a superseded term; nothing was changed."""
+
+    code = "fenced"
+
+
+class LeaseHeld(StoreError):
+    """Another scheduler holds the lease of leadership."""
+
+    code = "held"
+
+
+class OldVersion(StoreError):
+    """A configuration older than the one in force; nothing was changed."""
+
+    code = "old_version"
+
+
+class PolicyBusy(StoreError):
+    """The policy of a pool cannot change yet while it has waiting jobs; drain the pool first."""
+
+    code = "policy_busy"
+
+
+# -- why a job did not succeed (the exception classes of a TaskError) --------------------------------------------
+
+
+class JobCancelled(DuctorError):
+    """The job was cancelled before it ran."""
+
+    code = "cancelled"
+
+
+class JobExpired(DuctorError):
+    """The job's `expires_after` passed before it ran."""
+
+    code = "expired"
+
+
+class JobDead(DuctorError):
+    """The job spent its budget of attempts or crashes and lies among the dead letters."""
+
+    code = "dead"
+
+
+class JobDiscarded(DuctorError):
+    """The job was a dead letter and was discarded."""
+
+    code = "discarded"
+
+
+class WaitTimeout(DuctorError, TimeoutError):
+    """The result did not come within the time given to `wait`."""
+
+    code = "wait_timeout"
+
+
+class NotSentYet(DuctorError, RuntimeError):
+    """The job is sent when the transaction commits; nothing can be waited for inside it."""
+
+    code = "not_sent_yet"
+
+
+REFUSALS: dict[str, type[StoreError]] = {
+    cls.code: cls for cls in (SchemaMismatch, StaleCall, Fenced, LeaseHeld, OldVersion, PolicyBusy)
+}

@@ -1,0 +1,90 @@
+"""The states of a job and the transitions between them: the table that the scripts, the store and the docs follow.
+
+A job is in exactly one state, and each state is one index of the shard (`INDEX`). Paused, blocked and throttled are
+reasons, derived when somebody asks, never states. `docs/lifecycle.md` draws this table; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a job stands. The value is the word that users see; `STATE_CODES` holds the byte that the store keeps."""
+
+    PENDING = "pending"
+    """Ready to run; stands in the queue of its tenant and lane."""
+    SCHEDULED = "scheduled"
+    """Waits for its time: `run_after`, or the backoff before another attempt."""
+    ACTIVE = "active"
+    """Leased by one worker until a deadline."""
+    DEAD = "dead"
+    """Budget spent; kept as a dead letter for inspection."""
+    ENDED = "ended"
+    """Over; the outcome says how. Kept until retention removes it."""
+
+
+class Outcome(StrEnum):
+    """How a job ended."""
+
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    DISCARDED = "discarded"
+
+
+STATE_CODES: dict[str, State] = {
+    "p": State.PENDING,
+    "s": State.SCHEDULED,
+    "a": State.ACTIVE,
+    "d": State.DEAD,
+    "e": State.ENDED,
+}
+"""First byte of the row (before the first lease) or field `s` of its hash (from then on) → state."""
+
+INDEX: dict[State, str] = {
+    State.PENDING: "q",
+    State.SCHEDULED: "scheduled",
+    State.ACTIVE: "active",
+    State.DEAD: "dead",
+    State.ENDED: "ended",
+}
+"""State → the sorted set whose member the job is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One arrow of a job's life: `script` alone performs it."""
+
+    script: str
+    source: State | None
+    target: State
+    outcome: Outcome | None = None
+
+
+TRANSITIONS: tuple[Transition, ...] = (
+    Transition("enqueue", None, State.PENDING),
+    Transition("enqueue", None, State.SCHEDULED),
+    Transition("promote_due", State.SCHEDULED, State.PENDING),
+    Transition("promote_due", State.PENDING, State.ENDED, Outcome.EXPIRED),
+    Transition("promote_due", State.SCHEDULED, State.ENDED, Outcome.EXPIRED),
+    Transition("check_and_lease", State.PENDING, State.ACTIVE),
+    Transition("check_and_lease", State.PENDING, State.ENDED, Outcome.EXPIRED),
+    Transition("complete", State.ACTIVE, State.ENDED, Outcome.COMPLETED),
+    Transition("fail", State.ACTIVE, State.SCHEDULED),
+    Transition("fail", State.ACTIVE, State.DEAD),
+    Transition("partition_requeue", State.ACTIVE, State.PENDING),
+    Transition("partition_requeue", State.ACTIVE, State.SCHEDULED),
+    Transition("partition_requeue", State.ACTIVE, State.DEAD),
+    Transition("partition_recover", State.ACTIVE, State.PENDING),
+    Transition("partition_recover", State.ACTIVE, State.DEAD),
+    Transition("cancel", State.PENDING, State.ENDED, Outcome.CANCELLED),
+    Transition("cancel", State.SCHEDULED, State.ENDED, Outcome.CANCELLED),
+    Transition("move_to_dlq", State.PENDING, State.DEAD),
+    Transition("move_to_dlq", State.SCHEDULED, State.DEAD),
+    Transition("retry_from_dlq", State.DEAD, State.PENDING),
+    Transition("discard", State.DEAD, State.ENDED, Outcome.DISCARDED),
+)
+"""`cycle` performs what `complete`, `fail`, `check_and_lease`, and in bounded shares `promote_due` and
+`partition_recover` perform; `trim` removes ended rows and old dead letters for good."""

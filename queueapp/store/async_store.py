@@ -1,0 +1,69 @@
+"""The store for asynchronous callers: enqueue, wait, read. The same calls as `Store`, sent by an async client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import redis.asyncio
+from redis.exceptions import ConnectionError as ServerGone
+from redis.exceptions import NoScriptError
+from redis.exceptions import TimeoutError as ServerSilent
+
+from queueapp.store import calls
+from queueapp.store.calls import Call
+from queueapp.store.connection import translate_errors
+from queueapp.store.keys import ShardKeys
+from queueapp.store.reads import queue_job_reads, read_jobs
+from queueapp.store.records import Enqueued, JobRecord, NewJob
+from queueapp.store.store import server_clock
+
+T = TypeVar("T")
+
+
+class AsyncStore:
+    """What an asynchronous caller needs of one shard. `client` must not decode replies."""
+
+    def __init__(
+        self, client: redis.asyncio.Redis, keys: ShardKeys, *, clock_ms: Callable[[], int] | None = None
+    ) -> None:
+        self.client = client
+        self.keys = keys
+        self._clock_ms = clock_ms or server_clock
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """As `Store.enqueue`."""
+        answers: list[Enqueued] = []
+        for batch in calls.batches(jobs):
+            accepted = await self._run(calls.enqueue(batch, self._clock_ms()))
+            answers += accepted
+        return answers
+
+    async def await_result(self, job_id: str, waiter: str) -> bool:
+        """As `Store.await_result`."""
+        call = calls.call("await", self._clock_ms(), lambda reply: bool(reply[0]), id=job_id, waiter=waiter)
+        return await self._run(call)
+
+    async def read_job(self, job_id: str) -> JobRecord | None:
+        """As `Reads.job`."""
+        with translate_errors():
+            pipeline = self.client.pipeline(transaction=True)
+            queue_job_reads(pipeline, self.keys, job_id)
+            pipeline.hgetall(self.keys["names"])
+            *replies, names = await pipeline.execute()
+        return read_jobs([job_id], replies, names)[0]
+
+    async def _run(self, call: Call[T]) -> T:
+        with translate_errors():
+            try:
+                reply = await self._send(call)
+            except (ServerGone, ServerSilent):
+                reply = await self._send(call)  # replay-safe: the script recognises a repeat
+        return call.result(reply)
+
+    async def _send(self, call: Call[Any]) -> calls.Reply:
+        arguments = (1, self.keys.prefix, *call.argv)
+        try:
+            return await self.client.evalsha(call.script.sha, *arguments)  # type: ignore[no-any-return, arg-type]
+        except NoScriptError:
+            return await self.client.eval(call.script.text, *arguments)  # type: ignore[no-any-return, arg-type]

@@ -1,0 +1,164 @@
+"""What each transition is called with and what it answers: pure, shared by the sync and the async store.
+
+A `Call` holds a script, its ARGV and the function that reads its reply. `Store` and `AsyncStore` only do the I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from queueapp.errors import REFUSALS, StoreError
+from queueapp.store.records import Completed, Enqueued, Finish, NewJob, PoolConf, Returned, ScopeLimits
+from queueapp.store.scripts import Argument, Script, script
+
+T = TypeVar("T")
+Reply = list[Any]
+Groups = Mapping[str, Sequence[Sequence[Argument]]]
+
+MAX_JOBS_PER_CALL = 250
+MAX_BYTES_PER_CALL = 1_000_000
+MAX_IDS_PER_CALL = 250
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Generic[T]):
+    """One call of one script, ready to be sent any number of times."""
+
+    script: Script
+    argv: Sequence[Argument]
+    read: Callable[[Reply], T]
+
+    def result(self, reply: Reply) -> T:
+        """The answer in our terms; raises the exception of a refusal code."""
+        if reply[0] == 1:
+            return self.read(reply[1:])
+        code = reply[1].decode()
+        detail = " ".join(part.decode() if isinstance(part, bytes) else str(part) for part in reply[2:])
+        error = REFUSALS.get(code, StoreError)
+        raise error(f"{error.__doc__} ({self.script.name}: {code} {detail})".rstrip())
+
+
+def call(
+    name: str,
+    clock_ms: int,
+    read: Callable[[Reply], T],
+    groups: Groups | None = None,
+    **arguments: Argument,
+) -> Call[T]:
+    """A call of the script `name`; arguments and groups by the names of its contract."""
+    found = script(name)
+    return Call(script=found, argv=found.argv(clock_ms, arguments, groups or {}), read=read)
+
+
+def words(reply: Reply) -> list[Any]:
+    """Replies of the form `{1, {word, …}}`."""
+    return [word.decode() for word in reply[0]]
+
+
+def ids(job_ids: Sequence[str]) -> Groups:
+    """The group `jobs(id)`."""
+    return {"jobs": [(job_id,) for job_id in job_ids]}
+
+
+def batches(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+    """`jobs` in runs of at most 250 jobs and about 1 MB, so that no call holds the server for more than about 5 ms."""
+    first = size = 0
+    for position, job in enumerate(jobs):
+        if position > first and (position - first >= MAX_JOBS_PER_CALL or size + len(job.payload) > MAX_BYTES_PER_CALL):
+            yield jobs[first:position]
+            first, size = position, 0
+        size += len(job.payload)
+    if first < len(jobs):
+        yield jobs[first:]
+
+
+def number(value: float) -> Argument:
+    """Whole floats as integers, so that rows spell 1 and not 1.0."""
+    return int(value) if value == int(value) else value
+
+
+def enqueue(jobs: Sequence[NewJob], clock_ms: int) -> Call[list[Enqueued]]:
+    """One batch of `enqueue`."""
+    rows = [
+        (
+            job.id,
+            job.task,
+            job.tenant,
+            job.lane,
+            job.priority,
+            job.tier,
+            number(job.cost),
+            job.due_ms,
+            job.delay_ms,
+            job.expires_after_ms,
+            job.max_attempts,
+            job.max_crashes,
+            job.idempotency,
+            job.idempotency_ttl_ms,
+            job.fingerprint,
+            job.payload,
+        )
+        for job in jobs
+    ]
+
+    def read(reply: Reply) -> list[Enqueued]:
+        return [Enqueued(outcome=outcome.decode(), id=job_id.decode()) for outcome, job_id in reply]
+
+    return call("enqueue", clock_ms, read, {"jobs": rows})
+
+
+def finish_row(finish: Finish) -> Sequence[Argument]:
+    """A row of the group `finished`."""
+    if isinstance(finish, Completed):
+        result = b"" if finish.result is None else finish.result
+        return ("completed", finish.id, finish.attempts, finish.run_ms, number(finish.cost), -1, "", result)
+    retry_ms = -1 if finish.retry_ms is None else finish.retry_ms
+    return (
+        "failed",
+        finish.id,
+        finish.attempts,
+        finish.run_ms,
+        number(finish.cost),
+        retry_ms,
+        finish.reason,
+        finish.error,
+    )
+
+
+def returned_row(job: Returned) -> Sequence[Argument]:
+    """A row of the group `returned`."""
+    return (job.id, job.attempts, job.delay_ms, int(job.unknown_task), job.grace_ms)
+
+
+def configure(
+    version: int, pool: PoolConf | None, scopes: Sequence[ScopeLimits], cursor: str, clock_ms: int
+) -> Call[str]:
+    """One page of `configure`; answers the cursor of the next page, "0" when done."""
+    rows = [
+        (
+            scope.tenant,
+            scope.lane,
+            repr(number(scope.weight)),
+            "" if scope.max_in_flight is None else scope.max_in_flight,
+            int(scope.paused),
+            int(scope.clear),
+        )
+        for scope in scopes
+    ]
+    conf = pool or PoolConf()
+    return call(
+        "configure",
+        clock_ms,
+        lambda reply: str(reply[0].decode()),
+        {"scopes": rows},
+        version=version,
+        policy=conf.policy if pool else "",
+        paused=int(conf.paused),
+        max="" if conf.max_in_flight is None else conf.max_in_flight,
+        unit=conf.cost_unit,
+        cost=repr(number(conf.default_cost)),
+        weight=repr(number(conf.default_weight)),
+        cursor=cursor,
+    )

@@ -1,0 +1,117 @@
+"""Every key of the store: its name, its type and what it means. Nothing else in Ductor spells a key.
+
+All keys of one shard carry the hash tag `{namespace:code:shard}`, so that a script touches one cluster slot. Tenant and
+lane are joined by `|`, which neither alphabet contains. Lua derives the same names from KEYS[1] (the bare prefix, a key
+that never exists) in `lua/include/shard.lua`; `tests/lua/test_keys.py` compares the two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+NAMESPACE_FORM = re.compile(r"[a-z0-9_-]{1,32}")
+POOL_FORM = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+LANE_FORM = re.compile(r"[A-Za-z0-9._:@-]{1,64}")
+TENANT_FORM = re.compile(r"[A-Za-z0-9.:@-][A-Za-z0-9._:@-]{0,63}")
+SYSTEM_TENANT = "_ductor"
+CODE_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+GLOSSARY: dict[str, tuple[str, str]] = {
+    "job:<id>": ("string", "header and payload of a job that has not ended (lua/include/row.lua)"),
+    "run:<id>": ("hash", "from the first lease on: state, attempts, budgets, worker, charge, outcome"),
+    "result:<id>": ("string", "what the task returned, as JSON; absent for None"),
+    "errors:<id>": ("list", "one record per failed or lost attempt, newest last, at most 20"),
+    "data:<id>": ("hash", "progress and metadata that the task saved under its lease"),
+    "walk": ("zset", "runnable tenants by pointer"),
+    "lanes:<tenant>": ("zset", "runnable lanes of a tenant by pointer"),
+    "q:<tenant>|<lane>": ("zset", "pending jobs of tier start by rank"),
+    "qc:<tenant>|<lane>": ("zset", "pending jobs of tier continue by rank"),
+    "tags": ("zset", "tenants out of the walk that are ahead of V, by finish tag"),
+    "ltags:<tenant>": ("zset", "the same for lanes within a tenant"),
+    "policy": ("hash", "V, V:<tenant>, b:<tenant>|<lane> (boost), seq, clock"),
+    "conf": ("hash", "schema, policy, paused, ceiling, version, defaults"),
+    "limits": ("hash", "t:<tenant> and l:<tenant>|<lane> → packed weight, ceiling, paused"),
+    "active": ("zset", "leased jobs by deadline"),
+    "scheduled": ("zset", "jobs that wait for their time, by due time"),
+    "expiring": ("zset", "waiting jobs with expires_after, by expiry"),
+    "dead": ("zset", "dead letters by time of death"),
+    "dead:<tenant>": ("zset", "dead letters of one tenant by time of death"),
+    "ended": ("zset", "ended jobs by end time"),
+    "slots:p": ("zset", "leases of the pool by start; kept only while the pool has a ceiling"),
+    "slots:t:<tenant>": ("zset", "leases of a tenant with a ceiling, by start"),
+    "slots:l:<tenant>|<lane>": ("zset", "leases of a lane with a ceiling, by start"),
+    "counts": ("hash", "w and w:<tenant>: waiting jobs (pending + scheduled)"),
+    "stats": ("hash", "totals since the beginning, by transition"),
+    "tasks": ("hash", "task name → number"),
+    "names": ("hash", "number → task name"),
+    "est": ("hash", "task number → learnt run time in ms and the day it was last learnt"),
+    "idem:<tenant>|<digest>": ("string", "job id and fingerprint behind an idempotency key; expires"),
+    "wake": ("zset", "tokens that wake parked workers: w (work), t (time)"),
+    "wake:standby": ("zset", "a token that wakes a standby scheduler"),
+    "worker:<worker>": ("hash", "what a worker registered, and the seq of its last call; expires"),
+    "workers": ("zset", "workers by last heartbeat"),
+    "held:<worker>": ("set", "jobs that a worker has leased"),
+    "waiters": ("hash", "job id → waiter that wants its result"),
+    "done:<waiter>": ("list", "ids whose result a waiting process asked for; expires"),
+    "leader": ("hash", "owner, epoch, nonce and end of the lease of leadership"),
+    "fence": ("hash", "epoch and nonce of the newest term"),
+    "quarantine": ("set", "ids whose rows had the wrong type and were set aside"),
+}
+"""Key without its prefix → (type, meaning)."""
+
+UNSHARDED: dict[str, tuple[str, str]] = {
+    "<ns>:pools": ("hash", "pool code → pool name"),
+    "<ns>:owner": ("string", "installation id of the database that uses this namespace"),
+}
+"""The only two keys outside a shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardKeys:
+    """The names of one shard's keys. `namespace` and `code` are checked when the settings are."""
+
+    namespace: str
+    code: str
+    shard: int = 0
+
+    @property
+    def prefix(self) -> str:
+        """The bare prefix: KEYS[1] of every script, a key that never exists."""
+        return f"{{{self.namespace}:{self.code}:{self.shard}}}:"
+
+    def __getitem__(self, name: str) -> str:
+        """The full name of the key `name`, as the glossary spells it with its parts filled in."""
+        return self.prefix + name
+
+    def job(self, job_id: str) -> str:
+        return f"{self.prefix}job:{job_id}"
+
+    def run(self, job_id: str) -> str:
+        return f"{self.prefix}run:{job_id}"
+
+    def queue(self, tenant: str, lane: str) -> str:
+        return f"{self.prefix}q:{tenant}|{lane}"
+
+    def public_id(self, job_id: str) -> str:
+        """`<code>.<shard>.<22 characters>`: an id that finds its row alone."""
+        return f"{self.code}.{self.shard}.{job_id}"
+
+
+def pool_code(name: str) -> str:
+    """Six characters that stand for a pool in keys and ids, given when the pool is first seen.
+
+    Thirty bits of SHA-256 of the name: the same on every machine, so that two processes that meet a new pool at once
+    agree. A clash of two names is refused by `pools.resolve`.
+    """
+    number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 2
+    return "".join(CODE_ALPHABET[(number >> shift) & 31] for shift in range(25, -1, -5))
+
+
+def split_public_id(public_id: str) -> tuple[str, int, str] | None:
+    """`(code, shard, id)` of a public job id, or None when it has not that form."""
+    parts = public_id.split(".")
+    if len(parts) != 3 or len(parts[0]) != 6 or not parts[1].isdecimal() or len(parts[2]) != 22:
+        return None
+    return parts[0], int(parts[1]), parts[2]

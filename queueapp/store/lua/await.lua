@@ -1,0 +1,16 @@
+#!lua flags=allow-oom
+-- await: somebody waits for the end of a job
+--
+-- KEYS: prefix
+-- ARGV: schema clock_ms id waiter
+-- Groups:
+-- Refusals: schema
+-- Events: done:<waiter> when the job ends
+-- Answers 1 when there is nothing to wait for (ended, dead or gone), else 0: the waiter is registered.
+--- @include "shard"
+--- @include "row"
+local run = read_run(ARGV[3])
+if run and (run.s == 'e' or run.s == 'd') then return {1, 1} end
+if not run and redis.call('EXISTS', P .. 'job:' .. ARGV[3]) == 0 then return {1, 1} end
+redis.call('HSET', P .. 'waiters', ARGV[3], ARGV[4])
+return {1, 0}

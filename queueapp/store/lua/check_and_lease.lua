@@ -1,0 +1,27 @@
+#!lua flags=allow-oom
+-- check_and_lease: pending → active, ended (expired)
+--
+-- KEYS: prefix
+-- ARGV: schema clock_ms worker seq want begin lease_ms
+-- Groups:
+-- Refusals: schema stale_call
+-- Events: stats leased, expired; wake w
+-- Answers: the rows leased, runnable (0/1), ms until something becomes due (-1 = never), now.
+--- @include "shard"
+--- @include "clock"
+--- @include "row"
+--- @include "slots"
+--- @include "node"
+--- @include "refresh"
+--- @include "wake"
+--- @include "move"
+--- @include "charge"
+--- @include "pick"
+--- @include "lease"
+tick()
+local rows = lease(ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
+if not rows then
+  return {0, 'stale_call'}
+end
+local runnable = close()
+return {1, rows, runnable, next_due(), now}

@@ -1,0 +1,54 @@
+#!lua flags=allow-oom
+-- cycle: active → ended (completed), scheduled, dead; pending → active, ended (expired)
+--
+-- KEYS: prefix
+-- ARGV: schema clock_ms worker seq want begin lease_ms
+-- Groups: finished(kind id attempts run_ms cost retry_ms reason blob) extend(id attempts) begun(id attempts)
+-- Refusals: schema stale_call
+-- Events: as complete, fail, extend_lease, check_and_lease; in bounded shares as promote_due and partition_recover
+-- One round trip of a worker: what began, what ended, heartbeats, a share of what is due, new leases. Each part is
+-- replay-safe by its own token: finishes and extensions by (id, attempts), leases by (worker, seq).
+-- Answers: rows, runnable, next due ms, now, one word per finish, the ids whose leases were lost.
+--- @include "shard"
+--- @include "clock"
+--- @include "row"
+--- @include "owner"
+--- @include "rank"
+--- @include "slots"
+--- @include "node"
+--- @include "refresh"
+--- @include "wake"
+--- @include "move"
+--- @include "charge"
+--- @include "pick"
+--- @include "lease"
+--- @include "finish"
+--- @include "due"
+--- @include "extend"
+tick()
+next_argument = 11
+local finished = next_group(tonumber(ARGV[8]), 8)
+local extended = next_group(tonumber(ARGV[9]), 2)
+local begun = next_group(tonumber(ARGV[10]), 2)
+local words, lost = {}, {}
+
+for _, b in ipairs(begun) do mark_begun(b[1], tonumber(b[2])) end
+for i, f in ipairs(finished) do words[i] = finish_one(f) end
+for _, e in ipairs(extended) do
+  if not extend(e[1], tonumber(e[2]), tonumber(ARGV[7])) then push(lost, e[1]) end
+end
+write_extensions()
+promote(16)
+expire_due(16)
+recover_due(8)
+write_held()
+write_moves()
+lift_settled()
+write_estimates()
+
+local rows = lease(ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
+local runnable = close()
+if not rows then
+  return {0, 'stale_call'}
+end
+return {1, rows, runnable, next_due(), now, words, lost}

@@ -1,0 +1,37 @@
+#!lua flags=allow-oom
+-- discard: dead → ended (discarded)
+--
+-- KEYS: prefix
+-- ARGV: schema clock_ms
+-- Groups: jobs(id)
+-- Refusals: schema
+-- Events: stats discarded
+-- Answers one word per id: discarded, already (not dead any more), gone.
+--- @include "shard"
+--- @include "clock"
+--- @include "row"
+--- @include "rank"
+--- @include "slots"
+--- @include "node"
+--- @include "refresh"
+--- @include "wake"
+--- @include "move"
+--- @include "due"
+tick()
+next_argument = 4
+local words = {}
+for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do
+  local id, word = j[1], 'gone'
+  local row, state = waiting_row(id)
+  if state == 'd' then
+    to_ended(id, 'discarded')
+    remove_from('dead', id)
+    remove_from('dead:' .. row.tenant, id)
+    word = 'discarded'
+  elseif row or redis.call('EXISTS', P .. 'run:' .. id) == 1 then
+    word = 'already'
+  end
+  words[i] = word
+end
+close()
+return {1, words}

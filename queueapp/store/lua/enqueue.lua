@@ -1,0 +1,109 @@
+#!lua
+-- enqueue: new → pending, scheduled
+--
+-- KEYS: prefix
+-- ARGV: schema clock_ms
+-- Groups: jobs(id task tenant lane priority tier cost due_ms delay_ms expires_after_ms max_attempts max_crashes idempotency idempotency_ttl_ms fingerprint payload)
+-- Refusals: schema
+-- Events: stats enqueued; wake w, t
+-- Answers per job: outcome (enqueued, exists, conflict) and the id that stands for it. The id is looked up first, so that
+-- a repeat pays nothing and answers enqueued again.
+--- @include "shard"
+--- @include "clock"
+--- @include "row"
+--- @include "rank"
+--- @include "slots"
+--- @include "node"
+--- @include "refresh"
+--- @include "wake"
+--- @include "move"
+tick()
+next_argument = 4
+local FIELDS = {
+  'id', 'task', 'tenant', 'lane', 'priority', 'tier', 'cost', 'due_ms', 'delay_ms', 'expires_after_ms', 'max_attempts',
+  'max_crashes', 'idempotency', 'idempotency_ttl_ms', 'fingerprint', 'payload',
+}
+local jobs, keys, names, seen_names = {}, {}, {}, {}
+for i, values in ipairs(next_group(tonumber(ARGV[3]), #FIELDS)) do
+  local j = {}
+  for f, field in ipairs(FIELDS) do j[field] = values[f] end
+  push(keys, P .. 'job:' .. j.id, P .. 'run:' .. j.id)
+  if not seen_names[j.task] then
+    seen_names[j.task] = true
+    push(names, j.task)
+  end
+  jobs[i] = j
+end
+if #jobs == 0 then return {1} end
+
+-- Read: which ids and idempotency keys are known already.
+local any_known = redis.call('EXISTS', unpack(keys)) > 0
+local by_id, by_key, fresh = {}, {}, {}
+for _, j in ipairs(jobs) do
+  local row = any_known and read_row(j.id) or by_id[j.id]
+  if row or (any_known and redis.call('EXISTS', P .. 'run:' .. j.id) == 1) then
+    j.outcome = (not row or row.fingerprint == j.fingerprint) and 'enqueued' or 'conflict'
+  elseif j.idempotency ~= '' then
+    local key = P .. 'idem:' .. j.tenant .. '|' .. j.idempotency
+    local stored = by_key[key] or redis.call('GET', key)
+    if stored then
+      local owner, fingerprint = string.match(stored, '^(%S+) (.*)$')
+      j.outcome = owner == j.id and 'enqueued' or (fingerprint == j.fingerprint and 'exists' or 'conflict')
+      j.stands_for = owner
+    else
+      by_key[key] = j.id .. ' ' .. j.fingerprint
+      j.idempotency_key = key
+    end
+  end
+  if not j.outcome then
+    by_id[j.id] = j
+    push(fresh, j)
+  end
+end
+
+-- Write: names, rows, then the places of the jobs.
+if #fresh > 0 then
+  stamp_schema()
+  local numbers, rows, seq = {}, {}, take_seq(#fresh)
+  for i, number in ipairs(redis.call('HMGET', P .. 'tasks', unpack(names))) do
+    if not number then
+      number = redis.call('HLEN', P .. 'tasks') + 1
+      redis.call('HSET', P .. 'tasks', names[i], number)
+      redis.call('HSET', P .. 'names', number, names[i])
+    end
+    numbers[names[i]] = number
+  end
+  for _, j in ipairs(fresh) do
+    local due = tonumber(j.delay_ms) > 0 and now + tonumber(j.delay_ms) or tonumber(j.due_ms)
+    j.due = due > now and due or nil
+    local expires_after = tonumber(j.expires_after_ms)
+    j.expires = expires_after > 0 and now + expires_after or nil
+    push(rows, P .. 'job:' .. j.id, build_row(j.due and 's' or 'p', j, now, numbers[j.task]))
+  end
+  redis.call('MSET', unpack(rows))
+  for i, j in ipairs(fresh) do
+    if j.idempotency_key then
+      redis.call('SET', j.idempotency_key, by_key[j.idempotency_key], 'PX', j.idempotency_ttl_ms)
+    end
+    if j.tier == 'continue' and not pool.tiers then
+      redis.call('HSET', P .. 'conf', 'tiers', 1)
+      pool.tiers = true
+    end
+    if j.expires then
+      wake_if_earlier('expiring', j.expires)
+      append(moves.add, 'expiring', j.expires, j.id)
+    end
+    if j.due then
+      to_scheduled(j.id, j.due)
+    else
+      to_pending(j.id, j.tenant, j.lane, j.tier == 'continue' and 'c' or '', rank(seq + i - 1, tonumber(j.priority)))
+    end
+    count_waiting(j.tenant, 1)
+  end
+  count('enqueued', #fresh)
+  close()
+end
+
+local reply = {1}
+for i, j in ipairs(jobs) do reply[i + 1] = {j.outcome or 'enqueued', j.stands_for or j.id} end
+return reply

@@ -1,0 +1,30 @@
+#!lua flags=allow-oom
+-- fail: active → scheduled, dead
+--
+-- KEYS: prefix
+-- ARGV: schema clock_ms
+-- Groups: finished(kind id attempts run_ms cost retry_ms reason blob)
+-- Refusals: schema
+-- Events: stats retried, dead; done:<waiter>; wake t
+-- Answers one word per job: done (also for a repeat), retry, dead, stale, gone. Only the current attempt is heard.
+--- @include "shard"
+--- @include "clock"
+--- @include "row"
+--- @include "owner"
+--- @include "slots"
+--- @include "node"
+--- @include "refresh"
+--- @include "wake"
+--- @include "move"
+--- @include "charge"
+--- @include "finish"
+tick()
+next_argument = 4
+local words = {}
+for i, f in ipairs(next_group(tonumber(ARGV[3]), 8)) do words[i] = finish_one(f) end
+write_held()
+write_moves()
+lift_settled()
+write_estimates()
+close()
+return {1, words}

@@ -1,0 +1,81 @@
+-- The recount behind `verify`: what stands in the shard, key by key. KEYS is allowed here and nowhere else: `verify` is
+-- for tests and a quiet shard.
+local problems = {}
+
+local function report(text, ...)
+  if #problems < 50 then push(problems, string.format(text, ...)) end
+end
+
+-- All keys of the shard by kind: kind → {part after the colon → key}.
+local found = {}
+local KINDS = {}
+for kind in string.gmatch('job run result errors data lanes q qc ltags dead slots idem worker held done', '%S+') do
+  KINDS[kind] = true
+  found[kind] = {}
+end
+local SINGLE = {}
+for name in string.gmatch('walk tags policy conf limits active scheduled expiring dead ended counts stats tasks names est '
+  .. 'wake wake:standby workers waiters leader fence quarantine', '%S+') do
+  SINGLE[name] = true
+end
+for _, key_ in ipairs(redis.call('KEYS', P .. '*')) do
+  local name = string.sub(key_, #P + 1)
+  local kind, rest = string.match(name, '^(%a+):(.+)$')
+  if SINGLE[name] then
+    -- a key of its own
+  elseif kind and KINDS[kind] then
+    found[kind][rest] = key_
+  else
+    report('stray key %s', name)
+  end
+end
+
+local function members(set)
+  return redis.call('ZRANGE', P .. set, 0, -1)
+end
+
+-- id → the one index in which it stands.
+local place, queued = {}, {}
+local function stands(id, index)
+  if place[id] then report('%s stands in %s and in %s', id, place[id], index) end
+  place[id] = index
+end
+for _, tier in ipairs({'q', 'qc'}) do
+  for name in pairs(found[tier]) do
+    for _, id in ipairs(members(tier .. ':' .. name)) do
+      stands(id, 'p')
+      queued[id] = name
+    end
+  end
+end
+for index, code in pairs({scheduled = 's', active = 'a', dead = 'd', ended = 'e'}) do
+  for _, id in ipairs(members(index)) do stands(id, code) end
+end
+
+-- Every row names the index in which it stands. `info[id]` = {t, l, state, run, row}.
+local info = {}
+local ids = {}
+for id in pairs(place) do ids[id] = true end
+for id in pairs(found.job) do ids[id] = true end
+for id in pairs(found.run) do ids[id] = true end
+for id in pairs(ids) do
+  local row = found.job[id] and read_row(id)
+  local run = found.run[id] and read_run(id)
+  local state = row and row.state ~= 'h' and not run and row.state or (run and run.s)
+  if row and row.state ~= 'h' and run and run.s ~= 'a' then report('%s has a hash in state %s but its row says %s', id, run.s, row.state) end
+  if not state then
+    report('%s stands in %s without a readable row', id, tostring(place[id]))
+  elseif place[id] ~= state then
+    report('%s is in state %s but stands in %s', id, state, tostring(place[id]))
+  end
+  if state ~= 'e' and not row then report('%s in state %s has no row', id, tostring(state)) end
+  if state == 'e' and found.job[id] then report('%s has ended but keeps its row', id) end
+  local t, l = row and row.tenant or run and run.t, row and row.lane or run and run.l
+  if state == 'p' and queued[id] and queued[id] ~= t .. '|' .. l then report('%s of %s|%s stands in %s', id, t, l, queued[id]) end
+  info[id] = {t = t, l = l, state = state, run = run, row = row}
+end
+for _, kind in ipairs({'result', 'errors', 'data'}) do
+  for id in pairs(found[kind]) do
+    if not ids[id] then report('%s:%s has no job', kind, id) end
+  end
+end

@@ -1,0 +1,85 @@
+-- What time alone sets off, in bounded shares: due jobs, expired jobs, expired leases. Done by every scheduler and by
+-- the workers' `cycle`; a repeat does the next due ones.
+local function due_ids(set, limit)
+  return redis.call('ZRANGEBYSCORE', P .. set, '-inf', now, 'LIMIT', 0, limit)
+end
+
+-- A row whose id stands in an index but cannot be read is set aside instead of failing every later call.
+local function quarantine(set, id)
+  redis.call('SADD', P .. 'quarantine', id)
+  redis.call('ZREM', P .. set, id)
+  count('quarantined')
+end
+
+-- (row, state, run hash or nil) of a job that has not ended; nil when its row cannot be read.
+local function waiting_row(id)
+  local text = redis.pcall('GETRANGE', P .. 'job:' .. id, 0, 399)
+  local row = type(text) == 'string' and parse_row(text) or nil
+  if not row then return nil end
+  local run = read_run(id)
+  if run then return row, run.s, run end -- the byte of a first lease is not touched: a hash prevails
+  if row.state == 'h' then return nil end
+  return row, row.state
+end
+
+-- Waiting jobs whose expires_after passed → ended (expired).
+local function expire_due(limit)
+  local ids, expired = due_ids('expiring', limit), 0
+  for _, id in ipairs(ids) do
+    local row, state, run = waiting_row(id)
+    if not row then
+      quarantine('expiring', id)
+    elseif state == 'p' or state == 's' then
+      leave_waiting(id, row, state)
+      to_ended(id, 'expired', not run and identity(row) or nil)
+      expired = expired + 1
+    else
+      redis.call('ZREM', P .. 'expiring', id)
+    end
+  end
+  return expired, #ids == limit
+end
+
+-- Scheduled jobs whose time has come → pending, with a new place in line.
+local function promote(limit)
+  local ids, promoted = due_ids('scheduled', limit), 0
+  if #ids == 0 then return 0, false end
+  local seq = take_seq(#ids)
+  for i, id in ipairs(ids) do
+    local row, state, run = waiting_row(id)
+    if not row then
+      quarantine('scheduled', id)
+    elseif state ~= 's' then
+      remove_from('scheduled', id) -- moved by this very call
+    else
+      if run then
+        redis.call('HSET', P .. 'run:' .. id, 's', 'p')
+      else
+        redis.call('SETRANGE', P .. 'job:' .. id, 0, 'p')
+      end
+      to_pending(id, row.tenant, row.lane, row.tier, rank(seq + i - 1, row.priority))
+      remove_from('scheduled', id)
+      promoted = promoted + 1
+    end
+  end
+  count('promoted', promoted)
+  return promoted, #ids == limit
+end
+
+-- Expired leases → pending at their old place, or dead when the crash budget is spent.
+local function recover_due(limit)
+  local ids, counts_ = due_ids('active', limit), {pending = 0, dead = 0}
+  for _, id in ipairs(ids) do
+    local run = read_run(id)
+    local row = run and read_row(id)
+    if not row then
+      quarantine('active', id)
+    elseif run.s ~= 'a' then
+      remove_from('active', id) -- ended by this very call
+    else
+      local word = recover(run, row)
+      counts_[word] = counts_[word] + 1
+    end
+  end
+  return counts_, #ids == limit
+end

@@ -1,0 +1,111 @@
+-- Moves between states. A script collects its moves here and `write_moves` makes them with one command per key;
+-- the new home of a job is written before its old one goes.
+local moves = {add = {}, remove = {}, hash = {}, waiting = {}, touched = {}, ended = {}, unlink = {}, stats = {}}
+
+local function touch(t, l, head)
+  local name = t .. '|' .. l
+  local seen = moves.touched[name]
+  if not seen then
+    moves.touched[name] = {t, l, head}
+  elseif head == nil then
+    seen[3] = nil
+  end
+end
+
+local function count_waiting(t, n)
+  moves.waiting[t] = (moves.waiting[t] or 0) + n
+end
+
+local function count(stat, n)
+  moves.stats[stat] = (moves.stats[stat] or 0) + (n or 1)
+end
+
+local function queue_of(t, l, tier)
+  return (tier == 'c' and not pool.ordered and 'qc:' or 'q:') .. t .. '|' .. l
+end
+
+-- The job becomes pending at rank r.
+local function to_pending(id, t, l, tier, r)
+  append(moves.add, queue_of(t, l, tier), r, id)
+  local head = nil
+  if not pool.ordered then head = true end
+  touch(t, l, head)
+end
+
+local function to_scheduled(id, due)
+  wake_if_earlier('scheduled', due)
+  append(moves.add, 'scheduled', due, id)
+end
+
+-- The job becomes a dead letter. Its row keeps the payload.
+local function to_dead(id, t, reason)
+  append(moves.add, 'dead', now, id)
+  append(moves.add, 'dead:' .. t, now, id)
+  redis.call('HSET', P .. 'run:' .. id, 's', 'd', 'o', reason, 'te', now)
+  moves.ended[#moves.ended + 1] = id
+  count('dead')
+end
+
+-- The row of an ended job keeps no payload; `extra` are further fields of its hash.
+local function to_ended(id, outcome, extra)
+  redis.call('HSET', P .. 'run:' .. id, 's', 'e', 'o', outcome, 'te', now, unpack(extra or {}))
+  append(moves.add, 'ended', now, id)
+  moves.unlink[#moves.unlink + 1] = P .. 'job:' .. id
+  moves.ended[#moves.ended + 1] = id
+  count(outcome)
+end
+
+-- What an ended or dead job that was never leased must still tell.
+local function identity(row)
+  local fields = {'t', row.tenant, 'n', row.task, 'sm', row.submitted}
+  if row.lane ~= 'main' then fields[7], fields[8] = 'l', row.lane end
+  return fields
+end
+
+-- Marks in the row that the hash holds the state from now on.
+local function hash_holds_state(id)
+  redis.call('SETRANGE', P .. 'job:' .. id, 0, 'h')
+end
+
+local function remove_from(set, id)
+  append(moves.remove, set, id)
+end
+
+-- A waiting job leaves its index (q, qc or scheduled).
+local function leave_waiting(id, row, state)
+  if state == 's' then
+    remove_from('scheduled', id)
+  else
+    remove_from(queue_of(row.tenant, row.lane, row.tier), id)
+    touch(row.tenant, row.lane)
+  end
+  if row.expires then remove_from('expiring', id) end
+  count_waiting(row.tenant, -1)
+end
+
+local function write_moves()
+  for set, pairs_ in pairs(moves.add) do variadic('ZADD', P .. set, pairs_) end
+  for set, ids in pairs(moves.remove) do variadic('ZREM', P .. set, ids) end
+  unlink(moves.unlink)
+  local total = 0
+  for t, n in pairs(moves.waiting) do
+    if n ~= 0 and redis.call('HINCRBY', P .. 'counts', 'w:' .. t, n) <= 0 then
+      redis.call('HDEL', P .. 'counts', 'w:' .. t)
+      gone_tenants[t] = true
+    end
+    total = total + n
+  end
+  if total ~= 0 then redis.call('HINCRBY', P .. 'counts', 'w', total) end
+  for stat, n in pairs(moves.stats) do redis.call('HINCRBY', P .. 'stats', stat, n) end
+  answer_waiters(moves.ended)
+  for _, seen in pairs(moves.touched) do refresh(seen[1], seen[2], seen[3]) end
+  moves = {add = {}, remove = {}, hash = {}, waiting = {}, touched = {}, ended = {}, unlink = {}, stats = {}}
+end
+
+-- The last lines of every script that moved jobs: pointers right, memory written, wake armed.
+local function close()
+  write_moves()
+  write_slots()
+  flush_nodes()
+  return arm()
+end

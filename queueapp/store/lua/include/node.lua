@@ -1,0 +1,231 @@
+-- A node of the walk: the root over tenants (name ''), and each tenant over its lanes. Writes are kept in memory until
+-- `flush`, so that many moves of one pointer cost one command. Start-time fair queueing, tags at dispatch:
+-- V never decreases while the node lives; a child in the walk has a start tag S; one out of it that is ahead of V keeps
+-- its finish tag F in `tags`. Ordered policies use the same sets with the rank of the head as S, and neither V nor tags.
+-- Guarded by tests/model/test_parity.py and tests/lua/test_node.py.
+local nodes = {}
+local boosts = {}       -- tenant|lane → continuations served in a row while fresh work waited; false = forget
+local gone_tenants = {} -- tenants whose last waiting job left in this call, looked at by `flush_nodes`
+
+local function new_node(name, V)
+  local N = {name = name, S = {}, dirty = {}, F = {}, V = V, V0 = V}
+  if name == '' then
+    N.walk, N.tags, N.field = P .. 'walk', P .. 'tags', 'V'
+  else
+    N.walk, N.tags, N.field = P .. 'lanes:' .. name, P .. 'ltags:' .. name, 'V:' .. name
+  end
+  nodes[name] = N
+  return N
+end
+
+local function node(name)
+  local N = nodes[name]
+  if N then return N end
+  local V = not pool.ordered and redis.call('HGET', P .. 'policy', name == '' and 'V' or 'V:' .. name)
+  return new_node(name, tonumber(V or 0))
+end
+
+-- Reads V of many tenants at once.
+local function load_nodes(names)
+  if pool.ordered or #names == 0 then return end
+  local fields = {}
+  for i, name in ipairs(names) do fields[i] = 'V:' .. name end
+  local V = redis.call('HMGET', P .. 'policy', unpack(fields))
+  for i, name in ipairs(names) do
+    if not nodes[name] then new_node(name, tonumber(V[i] or 0)) end
+  end
+end
+
+-- Does (S, c) come before (S2, c2)? Ties go by member, as the server sorts them.
+local function before(S, c, S2, c2)
+  return S < S2 or (S == S2 and c < c2)
+end
+
+local function place(N, c, S)
+  local order = N.order
+  local low, high = 1, #order + 1
+  while low < high do
+    local mid = math.floor((low + high) / 2)
+    if before(order[mid][1], order[mid][2], S, c) then low = mid + 1 else high = mid end
+  end
+  if not N.bound or before(S, c, N.bound[1], N.bound[2]) then
+    table.insert(order, low, {S, c})
+  end
+end
+
+local function displace(N, c, S)
+  if not S or not N.order then return end
+  for i, entry in ipairs(N.order) do -- nearly always the first
+    if entry[2] == c then
+      table.remove(N.order, i)
+      return
+    end
+  end
+end
+
+-- S of child c, or nil when it is not in the walk.
+local function score(N, c)
+  local S = N.S[c]
+  if S == nil then
+    S = tonumber(redis.call('ZSCORE', N.walk, c) or nil) or false
+    N.S[c] = S
+  end
+  return S or nil
+end
+
+local function put(N, c, S)
+  displace(N, c, N.S[c])
+  if N.order then place(N, c, S) end
+  N.S[c], N.dirty[c] = S, true
+end
+
+local function drop(N, c)
+  displace(N, c, N.S[c])
+  N.S[c], N.dirty[c] = false, true
+end
+
+local function flush(N)
+  local add, remove, tag_add, tag_remove = {}, {}, {}, {}
+  for c in pairs(N.dirty) do
+    if N.S[c] then push(add, N.S[c], c) else push(remove, c) end
+  end
+  for c, F in pairs(N.F) do
+    if F then push(tag_add, F, c) else push(tag_remove, c) end
+  end
+  variadic('ZADD', N.walk, add)
+  variadic('ZADD', N.tags, tag_add)
+  variadic('ZREM', N.walk, remove)
+  variadic('ZREM', N.tags, tag_remove)
+  N.dirty, N.F = {}, {}
+end
+
+-- Reads the first n children into memory; from then on `least` costs nothing. What lies past the bound stays unread.
+local function load_order(N, n)
+  if N.order then return end
+  flush(N)
+  local found = redis.call('ZRANGE', N.walk, 0, n - 1, 'WITHSCORES')
+  N.order = {}
+  for i = 1, #found, 2 do
+    local S = tonumber(found[i + 1])
+    push(N.order, {S, found[i]})
+    N.S[found[i]] = S
+  end
+  if #N.order == n then N.bound = {N.order[n][1], N.order[n][2]} end
+end
+
+-- (S, c) of the first child, or nil. With a bound, a prefix that ran out is not an empty walk: it is read again.
+local function least(N)
+  if N.order and #N.order == 0 and N.bound then
+    N.order, N.bound = nil, nil
+    load_order(N, 101)
+  end
+  if N.order then
+    if N.order[1] then return N.order[1][1], N.order[1][2] end
+    return nil
+  end
+  flush(N)
+  local found = redis.call('ZRANGE', N.walk, 0, 0, 'WITHSCORES')
+  if found[1] then return tonumber(found[2]), found[1] end
+  return nil
+end
+
+-- Finish tag of a child out of the walk; one that is not ahead of V counts as none.
+local function tag(N, c)
+  local F = N.F[c]
+  if F == nil then F = tonumber(redis.call('ZSCORE', N.tags, c) or nil) end
+  if F and F > N.V then return F end
+  return nil
+end
+
+-- A hidden child (a suspect that this worker must pass over) stays in the walk and holds V back.
+local function hide(N, c)
+  local S = score(N, c)
+  displace(N, c, S)
+  N.hidden = math.min(N.hidden or S, S)
+end
+
+local function lift(N, F)
+  local S = least(N)
+  if N.hidden then S = math.min(S or N.hidden, N.hidden) end
+  if S then
+    N.V = math.max(N.V, S)
+  elseif F then
+    N.V = math.max(N.V, F) -- end of a busy period
+  end
+end
+
+local function enter(N, c)
+  local F = tag(N, c)
+  if F then
+    N.F[c] = false
+    put(N, c, F)
+    lift(N)
+  else
+    put(N, c, N.V) -- never above V, so V need not be lifted
+  end
+end
+
+local function leave(N, c)
+  local F = score(N, c)
+  drop(N, c)
+  if F > N.V then N.F[c] = F end
+  lift(N, F)
+end
+
+-- Charges (x > 0) or refunds (x < 0) a child. `f` stands in for a finish tag that is gone. The caller lifts.
+local function add(N, c, x, f)
+  local S = score(N, c)
+  if S then
+    put(N, c, S + x)
+    return nil
+  end
+  local F = (tag(N, c) or f) + x
+  N.F[c] = F > N.V and F
+  return F
+end
+
+-- Drops the tags that V has passed (at most 64 a call), and what a tenant leaves behind when it has neither a waiting
+-- job nor a finish tag: V:<tenant>, its lane tags.
+local function forget_tenants(names)
+  if #names == 0 then return end
+  local fields, keys = {}, {}
+  for i, t in ipairs(names) do fields[i] = 'w:' .. t end
+  local waiting = redis.call('HMGET', P .. 'counts', unpack(fields))
+  fields = {}
+  for i, t in ipairs(names) do
+    if not waiting[i] and not score(nodes[''], t) and not tag(nodes[''], t) then
+      push(fields, 'V:' .. t)
+      push(keys, P .. 'lanes:' .. t, P .. 'ltags:' .. t)
+    end
+  end
+  if #fields > 0 then
+    redis.call('HDEL', P .. 'policy', unpack(fields))
+    unlink(keys)
+  end
+end
+
+-- Writes everything that is still in memory. Called once, at the end of a script that touched nodes.
+local function flush_nodes()
+  local root, V = node(''), {}
+  for _, N in pairs(nodes) do
+    flush(N)
+    if N.V > N.V0 then push(V, N.field, N.V) end
+  end
+  local forgotten = {}
+  for name, boost in pairs(boosts) do
+    if boost then push(V, 'b:' .. name, boost) else push(forgotten, 'b:' .. name) end
+  end
+  variadic('HDEL', P .. 'policy', forgotten)
+  if pool.ordered then return end
+  variadic('HSET', P .. 'policy', V)
+  local passed = {}
+  for name, N in pairs(nodes) do
+    if N.V > N.V0 then
+      local tags = redis.call('ZRANGEBYSCORE', N.tags, '-inf', N.V, 'LIMIT', 0, 64)
+      variadic('ZREM', N.tags, tags)
+      if name == '' then passed = tags end
+    end
+  end
+  for t in pairs(gone_tenants) do push(passed, t) end
+  forget_tenants(passed)
+end

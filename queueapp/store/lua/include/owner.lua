@@ -1,0 +1,15 @@
+-- Does the caller hold the lease? `attempts` only grows, so an equal number is the fence.
+-- Answers the run hash, or nil and the word of the refusal: done (this attempt ended before), gone, stale.
+local function owned_run(id, attempts)
+  local run = read_run(id)
+  if not run then
+    return nil, 'gone'
+  end
+  if run.s == 'a' and run.a == attempts then
+    return run
+  end
+  if tonumber(run.en) == attempts then
+    return nil, 'done'
+  end
+  return nil, 'stale'
+end

@@ -1,0 +1,136 @@
+-- The pointer walk: which jobs run next. Read phase only: nodes change in memory, nothing is written until
+-- `commit_leases`, so that `peek` is the same code without the commit. tenant = first of the walk, lane = first of the
+-- tenant's lanes, job = first of the lane's queue; continuations are preferred 10 : 1 inside one lane only.
+local lanes = {}
+local MAX_REPLY_BYTES = 1048576
+
+local function new_queue(set)
+  return {set = set, at = 1, ids = {}, ranks = {}, rows = {}, chunk = 2}
+end
+
+local function lane_of(t, l)
+  local name = t .. '|' .. l
+  local L = lanes[name]
+  if not L then
+    L = {t = t, l = l, name = name, q = new_queue('q:' .. name)}
+    if pool.tiers and not pool.ordered then
+      L.qc = new_queue('qc:' .. name)
+      L.boost = tonumber(redis.call('HGET', P .. 'policy', 'b:' .. name) or 0)
+    end
+    lanes[name] = L
+  end
+  return L
+end
+
+-- (id, rank) of the first job that was not taken yet. Chunks double, so that a short visit reads little.
+local function head_of(Q)
+  if Q.at > #Q.ids and not Q.complete then
+    local found = redis.call('ZRANGE', P .. Q.set, #Q.ids, #Q.ids + Q.chunk - 1, 'WITHSCORES')
+    for i = 1, #found, 2 do
+      Q.ids[#Q.ids + 1], Q.ranks[#Q.ids + 1] = found[i], tonumber(found[i + 1])
+    end
+    Q.complete = #found < Q.chunk * 2
+    Q.chunk = math.min(Q.chunk * 2, 100)
+  end
+  return Q.ids[Q.at], Q.ranks[Q.at]
+end
+
+-- Text of the head's row. Rows are read ahead in doubling steps while they are small.
+local function row_text(Q)
+  local text = Q.rows[Q.at]
+  if text == nil then
+    local n = Q.step or 1
+    local last, names = math.min(Q.at + n - 1, #Q.ids), {}
+    for i = Q.at, last do push(names, P .. 'job:' .. Q.ids[i]) end
+    local texts, bytes = redis.call('MGET', unpack(names)), 0
+    for i = Q.at, last do
+      Q.rows[i] = texts[i - Q.at + 1]
+      bytes = bytes + (Q.rows[i] and #Q.rows[i] or 0)
+    end
+    Q.step = bytes < 4096 * n and math.min(n * 2, 64) or 1
+    text = Q.rows[Q.at]
+  end
+  return text
+end
+
+local function choose(L)
+  if not L.qc then return L.q, false end
+  local fresh, continued = head_of(L.q), head_of(L.qc)
+  if continued and (not fresh or L.boost < 10) then
+    return L.qc, fresh and true or false
+  end
+  return L.q, false
+end
+
+local function rest_of(L)
+  local _, r = head_of(L.q)
+  if pool.ordered then return r or false end
+  return (r or (L.qc and head_of(L.qc))) and true or false
+end
+
+-- Reads weights, limits and V of the tenants that this call can reach, in two commands.
+local function load_reach(root)
+  local fields, names = {}, {}
+  for i, entry in ipairs(root.order) do
+    local t = entry[2]
+    names[i] = t
+    fields[i * 2 - 1], fields[i * 2] = 't:' .. t, 'l:' .. t .. '|main'
+  end
+  if #names > 0 then
+    load_limits(fields)
+    load_nodes(names)
+  end
+end
+
+-- Picks up to `want` jobs. `alone` = the caller holds nothing, so that it may take a suspect (a job that twice crashed
+-- its worker): a suspect is leased by itself, else passed over, and after 5 s of that the call stops before it.
+local function pick(want, alone)
+  local root = node('')
+  local found = {jobs = {}, expired = {}, broken = {}, passed = {}}
+  load_order(root, want + 1)
+  load_reach(root)
+  local bytes, looks = 0, 2 * want + 16
+  while #found.jobs < want and bytes < MAX_REPLY_BYTES and looks > 0 and pool_open() do
+    looks = looks - 1
+    local _, t = least(root)
+    if not t then break end
+    local T = node(t)
+    load_order(T, 17)
+    local _, l = least(T)
+    local L = l and lane_of(t, l)
+    local Q, boosted = choose(L)
+    local id, r = head_of(Q)
+    if not id then break end -- a pointer to nothing: `verify` reports it
+    local text = row_text(Q)
+    local row = text and parse_row(text)
+    local run = row and row.state == 'h' and read_run(id) or nil
+    local taken = true
+    if not row or (row.state == 'h' and not run) or row.tenant ~= t then
+      push(found.broken, {id = id, L = L, set = Q.set})
+    elseif row.expires and row.expires <= now then
+      push(found.expired, {id = id, row = row})
+    elseif run and run.c >= 2 and not (alone and #found.jobs == 0) then
+      if run.sp and now - tonumber(run.sp) >= 5000 then break end
+      if not run.sp then push(found.passed, id) end
+      hide(T, l)
+      if not least(T) then hide(root, t) end
+      taken = false
+    else
+      local job = {id = id, row = row, run = run, r = r, set = Q.set, text = text}
+      job.ch, job.fs = charge(t, l, row)
+      take_slots(t, l, id)
+      if L.qc then
+        L.boost = boosted and L.boost + 1 or 0
+        boosts[L.name] = L.boost > 0 and L.boost
+      end
+      push(found.jobs, job)
+      bytes = bytes + #text
+    end
+    if taken then
+      Q.at = Q.at + 1
+      refresh(t, l, rest_of(L))
+    end
+    if run and run.c >= 2 and taken then break end
+  end
+  return found
+end

@@ -1,0 +1,13 @@
+-- Order inside a lane. Lower runs first. seq is the order of submission, exact below 2^53.
+-- tiered: priority sorts a lane's own work and never crosses lanes; p is clamped to -100..100, as in django.tasks.
+local function rank(seq, priority)
+  if pool.policy == 'tiered' then
+    return seq - math.max(-100, math.min(100, priority)) * 35184372088832
+  end
+  return seq
+end
+
+-- Reserves n sequence numbers; the first of them.
+local function take_seq(n)
+  return redis.call('HINCRBY', P .. 'policy', 'seq', n) - n + 1
+end

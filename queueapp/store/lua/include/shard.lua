@@ -1,0 +1,66 @@
+-- The shard that a script works on: its keys, its configuration, and the schema that guards both.
+-- Every script passes ARGV[1] = schema and ARGV[2] = clock override (0 in production; tests pass a clock).
+-- Names of keys: queueapp/store/keys.py is the glossary, tests/lua/test_keys.py compares the two.
+local P = KEYS[1]
+
+local pool
+do
+  local conf = redis.call('HMGET', P .. 'conf', 'schema', 'policy', 'paused', 'max', 'fill', 'unit', 'cost', 'weight', 'tiers')
+  if conf[1] and conf[1] ~= ARGV[1] then
+    return {0, 'schema', conf[1]}
+  end
+  pool = {
+    schema = conf[1],
+    policy = conf[2] or 'tiered',
+    paused = conf[3] == '1',
+    max = not conf[5] and tonumber(conf[4]) or nil, -- a ceiling applies once its slots are back-filled
+    track = conf[4] and true or false,              -- slots:p is kept from the moment a ceiling is stored
+    unit = conf[6] or 'ms',
+    cost = tonumber(conf[7]) or 50,
+    weight = tonumber(conf[8]) or 1,
+    tiers = conf[9] == '1',                         -- some job of tier continue was enqueued
+  }
+  pool.ordered = pool.policy == 'fifo'
+end
+
+-- Calls `command key member ...` with as many members as Lua can unpack, in chunks.
+local function variadic(command, key, members)
+  for first = 1, #members, 4000 do
+    redis.call(command, key, unpack(members, first, math.min(first + 3999, #members)))
+  end
+end
+
+-- The same for commands whose arguments are keys only.
+local function unlink(keys)
+  for first = 1, #keys, 4000 do
+    redis.call('UNLINK', unpack(keys, first, math.min(first + 3999, #keys)))
+  end
+end
+
+-- Appends one or two values to a list.
+local function push(list, a, b)
+  list[#list + 1] = a
+  if b ~= nil then list[#list + 1] = b end
+end
+
+-- The same for the list `t[k]`, which is made when it is not there.
+local function append(t, k, a, b)
+  t[k] = t[k] or {}
+  push(t[k], a, b)
+end
+
+-- Rows of the repeated groups at the end of ARGV: `next_group(n, width)` answers the next n rows of `width` fields.
+local next_argument = 0
+local function next_group(count_, width)
+  local rows = {}
+  for i = 1, count_ do
+    rows[i] = {unpack(ARGV, next_argument, next_argument + width - 1)}
+    next_argument = next_argument + width
+  end
+  return rows
+end
+
+-- The first write of a shard stamps it with the schema of the release that made it.
+local function stamp_schema()
+  if not pool.schema then redis.call('HSET', P .. 'conf', 'schema', ARGV[1]) end
+end

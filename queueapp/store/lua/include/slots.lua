@@ -1,0 +1,81 @@
+-- Configured limits, and slots in use. A slot is a membership in `slots:<scope>` scored by the lease's start; the size
+-- of the set is the number in use, so that releasing twice is a no-op and nothing can drift. Slots are kept only for
+-- scopes that have a ceiling; a ceiling set later applies when `configure` has back-filled its slots (flag fill).
+local limits = {}
+local slots = {used = {}, add = {}}
+
+local DEFAULTS = {
+  t = {weight = pool.weight, paused = false, track = false},
+  l = {weight = 1, paused = false, track = false},
+}
+
+local function parse_limits(field, packed)
+  if not packed then return DEFAULTS[string.sub(field, 1, 1)] end
+  local weight, max, paused, fill = string.match(packed, '^([^|]*)|(%d*)|(1?)|(1?)$')
+  return {
+    weight = tonumber(weight), paused = paused == '1', track = max ~= '',
+    max = fill ~= '1' and tonumber(max) or nil,
+  }
+end
+
+-- Reads the limits of many scopes at once (`t:<tenant>`, `l:<tenant>|<lane>`).
+local function load_limits(fields)
+  for first = 1, #fields, 4000 do
+    local last = math.min(first + 3999, #fields)
+    local packed = redis.call('HMGET', P .. 'limits', unpack(fields, first, last))
+    for i = first, last do limits[fields[i]] = parse_limits(fields[i], packed[i - first + 1]) end
+  end
+end
+
+local function limit_of(field)
+  local found = limits[field]
+  if not found then
+    found = parse_limits(field, redis.call('HGET', P .. 'limits', field))
+    limits[field] = found
+  end
+  return found
+end
+
+local function slots_used(scope)
+  local used = slots.used[scope]
+  if not used then
+    used = redis.call('ZCARD', P .. 'slots:' .. scope)
+    slots.used[scope] = used
+  end
+  return used
+end
+
+local function pool_open()
+  return not pool.paused and not (pool.max and slots_used('p') >= pool.max)
+end
+
+-- The scopes of (tenant, lane) that count slots.
+local function tracked_scopes(t, l)
+  local scopes = {}
+  if pool.track then scopes[1] = 'p' end
+  if limit_of('t:' .. t).track then scopes[#scopes + 1] = 't:' .. t end
+  if limit_of('l:' .. t .. '|' .. l).track then scopes[#scopes + 1] = 'l:' .. t .. '|' .. l end
+  return scopes
+end
+
+local function take_slots(t, l, id)
+  for _, scope in ipairs(tracked_scopes(t, l)) do
+    slots.used[scope] = slots_used(scope) + 1
+    append(slots.add, scope, now, id)
+  end
+end
+
+local function write_slots()
+  for scope, pairs_ in pairs(slots.add) do variadic('ZADD', P .. 'slots:' .. scope, pairs_) end
+  slots.add = {}
+end
+
+-- True when something was given back, so that the caller refreshes (t, l).
+local function release_slots(t, l, id)
+  local scopes = tracked_scopes(t, l)
+  for _, scope in ipairs(scopes) do
+    local gone = redis.call('ZREM', P .. 'slots:' .. scope, id)
+    if slots.used[scope] then slots.used[scope] = slots.used[scope] - gone end
+  end
+  return #scopes > 0
+end

@@ -1,0 +1,43 @@
+#!lua flags=allow-oom
+-- lead: the lease of leadership: acquire, renew, release
+--
+-- KEYS: prefix
+-- ARGV: schema clock_ms verb owner nonce ttl_ms
+-- Groups:
+-- Refusals: schema held fenced
+-- Events: wake:standby r
+-- A grant makes a new term (epoch, nonce) and writes it as the fence: from here on the old term is dead. Epochs order
+-- the log; the nonce makes a term unique even when a failover loses the counter. Answers epoch and ttl; for a lease that
+-- is held, the ms until it ends.
+--- @include "shard"
+--- @include "clock"
+tick()
+local MAX_TTL = 600000
+local verb, owner, nonce, ttl = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local leader = redis.call('HMGET', P .. 'leader', 'epoch', 'nonce', 'until')
+local fence = redis.call('HMGET', P .. 'fence', 'epoch', 'nonce')
+local ends = tonumber(leader[3] or 0)
+
+if verb == 'release' then
+  if leader[2] ~= nonce then return {1, 0, 0} end
+  redis.call('DEL', P .. 'leader')
+  redis.call('ZADD', P .. 'wake:standby', 0, 'r')
+  return {1, 1, 0}
+end
+
+if leader[2] == nonce or verb == 'renew' then
+  -- An expired lease that nobody took may be renewed.
+  if leader[2] ~= nonce or fence[2] ~= nonce then return {0, 'fenced'} end
+  redis.call('HSET', P .. 'leader', 'until', now + ttl)
+  return {1, tonumber(leader[1]), ttl}
+end
+
+-- An end too far in the future means that the clock stepped back: such a lease is not live.
+if leader[2] and now < ends and ends <= now + MAX_TTL then
+  return {0, 'held', ends - now}
+end
+local epoch = math.max(tonumber(fence[1] or 0), tonumber(leader[1] or 0)) + 1
+epoch = math.max(epoch, now)
+redis.call('HSET', P .. 'fence', 'epoch', epoch, 'nonce', nonce)
+redis.call('HSET', P .. 'leader', 'owner', owner, 'epoch', epoch, 'nonce', nonce, 'until', now + ttl)
+return {1, epoch, ttl}

@@ -1,0 +1,27 @@
+#!lua flags=allow-oom
+-- partition_recover: active → pending (its old place), dead (crash budget spent)
+--
+-- KEYS: prefix
+-- ARGV: schema clock_ms limit
+-- Groups:
+-- Refusals: schema
+-- Events: stats lost, dead; wake w; done:<waiter>
+-- Expired leases, at most `limit` of them. State and deadline are the token: a repeat recovers the next ones.
+-- Answers counts: back to pending, dead, and whether another call would find more.
+--- @include "shard"
+--- @include "clock"
+--- @include "row"
+--- @include "owner"
+--- @include "slots"
+--- @include "node"
+--- @include "refresh"
+--- @include "wake"
+--- @include "move"
+--- @include "charge"
+--- @include "finish"
+--- @include "due"
+tick()
+local counts_, more = recover_due(tonumber(ARGV[3]))
+write_held()
+close()
+return {1, counts_.pending, counts_.dead, more and 1 or 0}

@@ -1,0 +1,56 @@
+#!lua flags=allow-oom
+-- partition_requeue: active → pending (its old place), scheduled, dead (unknown task)
+--
+-- KEYS: prefix
+-- ARGV: schema clock_ms
+-- Groups: returned(id attempts delay_ms unknown grace_ms)
+-- Refusals: schema
+-- Events: stats returned, dead; wake w, t
+-- Work given back unrun: neither attempt nor crash is counted. unknown = 1: nobody here knows the task; the job waits
+-- delay_ms, and dies when grace_ms have passed since it was first given back for that reason.
+-- Answers one word per job: done, dead, stale, gone.
+--- @include "shard"
+--- @include "clock"
+--- @include "row"
+--- @include "owner"
+--- @include "slots"
+--- @include "node"
+--- @include "refresh"
+--- @include "wake"
+--- @include "move"
+--- @include "charge"
+--- @include "finish"
+tick()
+next_argument = 4
+local words = {}
+for i, g in ipairs(next_group(tonumber(ARGV[3]), 5)) do
+  local id, attempts = g[1], tonumber(g[2])
+  local run, word = owned_run(id, attempts)
+  local row = run and read_row(id)
+  if run and not row then run, word = nil, 'gone' end
+  if run then
+    word = 'done'
+    local fields = {'f', run.f + 1}
+    if g[4] == '1' then
+      local first = tonumber(redis.call('HGET', P .. 'run:' .. id, 'uk') or now)
+      push(fields, 'uk', first)
+      if now - first >= tonumber(g[5]) then word = 'dead' end
+    end
+    settle(run, 0, false)
+    if word == 'dead' then
+      redis.call('HSET', P .. 'run:' .. id, 'en', attempts, unpack(fields))
+      hash_holds_state(id)
+      to_dead(id, run.t, 'unknown_task')
+      end_lease(run)
+    else
+      give_back(run, row, tonumber(g[3]), fields)
+      count('returned')
+    end
+  end
+  words[i] = word
+end
+write_held()
+write_moves()
+lift_settled()
+close()
+return {1, words}

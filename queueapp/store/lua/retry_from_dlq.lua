@@ -1,0 +1,44 @@
+#!lua
+-- retry_from_dlq: dead → pending, with a new place in line and fresh budgets
+--
+-- KEYS: prefix
+-- ARGV: schema clock_ms
+-- Groups: jobs(id)
+-- Refusals: schema
+-- Events: stats redriven; wake w
+-- attempts goes on growing: it is the fence. Answers one word per id: retried, already (not dead any more), gone.
+--- @include "shard"
+--- @include "clock"
+--- @include "row"
+--- @include "rank"
+--- @include "slots"
+--- @include "node"
+--- @include "refresh"
+--- @include "wake"
+--- @include "move"
+--- @include "due"
+tick()
+next_argument = 4
+local words, retried = {}, {}
+for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do
+  local id = j[1]
+  local row, state, run = waiting_row(id)
+  if state == 'd' then
+    redis.call('HSET', P .. 'run:' .. id, 's', 'p', 'e', 0, 'c', 0, 'f', run.f + 1)
+    redis.call('HDEL', P .. 'run:' .. id, 'o', 'te', 'uk', 'sp')
+    push(retried, {id = id, row = row})
+    words[i] = 'retried'
+  else
+    words[i] = (row or redis.call('EXISTS', P .. 'run:' .. id) == 1) and 'already' or 'gone'
+  end
+end
+local seq = #retried > 0 and take_seq(#retried)
+for i, job in ipairs(retried) do
+  to_pending(job.id, job.row.tenant, job.row.lane, '', rank(seq + i - 1, job.row.priority))
+  count_waiting(job.row.tenant, 1)
+  remove_from('dead', job.id)
+  remove_from('dead:' .. job.row.tenant, job.id)
+  count('redriven')
+end
+close()
+return {1, words}

@@ -1,0 +1,85 @@
+#!lua flags=allow-oom
+-- trim: ended and dead jobs beyond their retention → gone
+--
+-- KEYS: prefix
+-- ARGV: schema clock_ms result_ttl_ms result_max dead_ttl_ms dead_max replay_window_ms worker_ttl_ms limit
+-- Groups:
+-- Refusals: schema
+-- Events: stats trimmed
+-- Bounded by `limit` per index, by age and by number; an ended row stays at least the replay window. dead_max bounds the
+-- dead letters of each tenant: the tenants of a random sample are looked at, so that the largest are met soonest. Also
+-- forgets workers that fell silent and estimates unused for 30 days. Answers how many rows went, and whether another
+-- call would find more.
+--- @include "shard"
+--- @include "clock"
+--- @include "row"
+tick()
+local result_ttl, result_max = tonumber(ARGV[3]), tonumber(ARGV[4])
+local dead_ttl, dead_max, window = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local limit, gone, more = tonumber(ARGV[9]), 0, 0
+
+local function remove_rows(ids)
+  local keys = {}
+  for _, id in ipairs(ids) do
+    for _, kind in ipairs({'job:', 'run:', 'result:', 'errors:', 'data:'}) do push(keys, P .. kind .. id) end
+  end
+  unlink(keys)
+  if #ids > 0 then redis.call('HINCRBY', P .. 'stats', 'trimmed', #ids) end
+  gone = gone + #ids
+  if #ids == limit then more = 1 end
+end
+
+-- Members to drop from a set scored by time: those older than ttl, or, beyond `max`, the oldest.
+local function over(set, ttl, max, keep_ms)
+  local ids = redis.call('ZRANGEBYSCORE', set, '-inf', now - math.max(ttl, keep_ms), 'LIMIT', 0, limit)
+  local excess = redis.call('ZCARD', set) - max
+  if excess > #ids then
+    ids = redis.call('ZRANGE', set, 0, math.min(excess, limit) - 1, 'WITHSCORES')
+    local old = {}
+    for i = 1, #ids, 2 do
+      if tonumber(ids[i + 1]) <= now - keep_ms then push(old, ids[i]) end
+    end
+    ids = old
+  end
+  return ids
+end
+
+local ended = over(P .. 'ended', result_ttl, result_max, window)
+variadic('ZREM', P .. 'ended', ended)
+remove_rows(ended)
+
+local function drop_dead(ids)
+  for _, id in ipairs(ids) do
+    local t = redis.call('HGET', P .. 'run:' .. id, 't')
+    if t then redis.call('ZREM', P .. 'dead:' .. t, id) end
+  end
+  variadic('ZREM', P .. 'dead', ids)
+  remove_rows(ids)
+end
+drop_dead(over(P .. 'dead', dead_ttl, math.huge, 0))
+local looked_at = {}
+for _, id in ipairs(redis.call('ZRANDMEMBER', P .. 'dead', 16)) do
+  local t = redis.call('HGET', P .. 'run:' .. id, 't')
+  if t and not looked_at[t] then
+    looked_at[t] = true
+    drop_dead(over(P .. 'dead:' .. t, dead_ttl, dead_max, 0))
+  end
+end
+
+local silent = redis.call('ZRANGEBYSCORE', P .. 'workers', '-inf', now - tonumber(ARGV[8]), 'LIMIT', 0, limit)
+local lost = {}
+for _, worker in ipairs(silent) do
+  if redis.call('EXISTS', P .. 'held:' .. worker) == 0 then
+    push(lost, worker)
+    redis.call('DEL', P .. 'worker:' .. worker)
+  end
+end
+variadic('ZREM', P .. 'workers', lost)
+
+local day = math.floor(now / 86400000)
+local page = redis.call('HRANDFIELD', P .. 'est', 16, 'WITHVALUES')
+for i = 1, #page, 2 do
+  local seen = tonumber(string.match(page[i + 1], '|(%d+)$') or 0)
+  if day - seen > 30 then redis.call('HDEL', P .. 'est', page[i]) end
+end
+return {1, gone, more}

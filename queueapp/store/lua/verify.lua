@@ -1,0 +1,136 @@
+#!lua flags=no-writes
+-- verify: recount a quiet shard, read only
+--
+-- KEYS: prefix
+-- ARGV: schema clock_ms
+-- Groups:
+-- Refusals: schema
+-- Events: none
+-- Answers the violations found, none when all is well: one index per job, slots = leases, held = leases, pointers =
+-- heads, counts = queues, no stray key, every helper key with an expiry.
+--- @include "shard"
+--- @include "row"
+--- @include "slots"
+--- @include "audit"
+local waiting, per_tenant, slots_want, held_want, lanes_want, dead_want = 0, {}, {}, {}, {}, {}
+local function expect(t, k, id)
+  t[k] = t[k] or {}
+  t[k][id] = true
+end
+
+for id, job in pairs(info) do
+  if job.state == 'p' or job.state == 's' then
+    waiting = waiting + 1
+    per_tenant[job.t] = (per_tenant[job.t] or 0) + 1
+    local listed = redis.call('ZSCORE', P .. 'expiring', id)
+    if (job.row and job.row.expires and true or false) ~= (listed and true or false) then report('%s and expiring differ', id) end
+  end
+  if job.state == 'p' then expect(lanes_want, job.t, job.l) end
+  if job.state == 'd' then expect(dead_want, job.t, id) end
+  if job.state == 'a' then
+    for _, scope in ipairs(tracked_scopes(job.t, job.l)) do expect(slots_want, scope, id) end
+    expect(held_want, job.run.w, id)
+  end
+end
+
+-- Two families of sets must hold just what was counted.
+local function compare(kind, want, read)
+  for name in pairs(found[kind]) do
+    for _, id in ipairs(redis.call(read[1], P .. kind .. ':' .. name, unpack(read, 2))) do
+      if not (want[name] and want[name][id]) then report('%s:%s holds %s wrongly', kind, name, id) end
+    end
+  end
+  for name, ids_ in pairs(want) do
+    for id in pairs(ids_) do
+      local there
+      if read[1] == 'SMEMBERS' then
+        there = redis.call('SISMEMBER', P .. kind .. ':' .. name, id) == 1
+      else
+        there = redis.call('ZSCORE', P .. kind .. ':' .. name, id)
+      end
+      if not there then report('%s:%s lacks %s', kind, name, id) end
+    end
+  end
+end
+compare('slots', slots_want, {'ZRANGE', 0, -1})
+compare('dead', dead_want, {'ZRANGE', 0, -1})
+compare('held', held_want, {'SMEMBERS'})
+
+for _, id in ipairs(members('expiring')) do
+  local state = info[id] and info[id].state
+  if state ~= 'p' and state ~= 's' then report('expiring holds %s in state %s', id, tostring(state)) end
+end
+
+-- Counters.
+local stored = redis.call('HGETALL', P .. 'counts')
+for i = 1, #stored, 2 do
+  local t, n = string.match(stored[i], '^w:(.+)$'), tonumber(stored[i + 1])
+  local want = stored[i] == 'w' and waiting or (per_tenant[t] or 0)
+  if n ~= want or (t and n == 0) then report('counts %s is %d, counted %d', stored[i], n, want) end
+  if t then per_tenant[t] = nil end
+end
+for t, n in pairs(per_tenant) do report('counts lacks w:%s, counted %d', t, n) end
+if waiting > 0 and redis.call('HEXISTS', P .. 'counts', 'w') == 0 then report('counts lacks w') end
+
+-- Walk: in it exactly what is runnable; under an ordered policy each pointer is the rank of its head.
+local function head_rank(t, l)
+  return tonumber(redis.call('ZRANGE', P .. 'q:' .. t .. '|' .. l, 0, 0, 'WITHSCORES')[2])
+end
+local function check_child(set, c, runnable, pointer)
+  local S = tonumber(redis.call('ZSCORE', P .. set, c) or nil)
+  if runnable and not S then report('%s lacks %s, which is runnable', set, c) end
+  if S and not runnable then report('%s holds %s, which is not runnable', set, c) end
+  if S and runnable and pool.ordered and S ~= pointer then report('%s: pointer of %s is not its head', set, c) end
+end
+local V, known, any = tonumber(redis.call('HGET', P .. 'policy', 'V') or 0), {}, false
+for t in pairs(lanes_want) do known[t] = true end
+for t in pairs(found.lanes) do known[t] = true end
+for _, t in ipairs(members('walk')) do known[t] = true end
+for t in pairs(known) do
+  local best, has_lane = nil, false
+  for l in pairs(lanes_want[t] or {}) do
+    local limit = limit_of('l:' .. t .. '|' .. l)
+    local runs = not limit.paused and not (limit.max and slots_used('l:' .. t .. '|' .. l) >= limit.max)
+    local pointer = pool.ordered and head_rank(t, l)
+    check_child('lanes:' .. t, l, runs, pointer)
+    if runs then has_lane = true end
+    if runs and pool.ordered then best = math.min(best or pointer, pointer) end
+  end
+  for _, l in ipairs(members('lanes:' .. t)) do
+    if not (lanes_want[t] and lanes_want[t][l]) then report('lanes:%s holds the empty lane %s', t, l) end
+  end
+  local limit = limit_of('t:' .. t)
+  local runs = has_lane and not limit.paused and not (limit.max and slots_used('t:' .. t) >= limit.max)
+  check_child('walk', t, runs, best)
+  any = any or runs
+end
+for _, t in ipairs(members('tags')) do
+  if redis.call('ZSCORE', P .. 'walk', t) then report('%s stands in walk and in tags', t) end
+end
+local counted = {}
+for _, job in pairs(info) do
+  if job.state == 'p' or job.state == 's' then counted[job.t] = true end
+end
+local fields = redis.call('HKEYS', P .. 'policy')
+for _, field in ipairs(fields) do
+  local t = string.match(field, '^V:(.+)$') or string.match(field, '^b:([^|]+)|')
+  if t and not counted[t] and not redis.call('ZSCORE', P .. 'tags', t) then report('policy keeps %s of a tenant that is gone', field) end
+end
+for t in pairs(found.ltags) do
+  if not counted[t] and not redis.call('ZSCORE', P .. 'tags', t) then report('ltags:%s of a tenant that is gone', t) end
+end
+
+-- Wake and helper keys.
+local armed = redis.call('ZSCORE', P .. 'wake', 'w') and true or false
+if (any and pool_open()) and not armed then report('something is runnable but wake is not armed') end
+for _, kind in ipairs({'idem', 'worker', 'done'}) do
+  for _, key_ in pairs(found[kind]) do
+    if redis.call('PTTL', key_) == -1 then report('%s never expires', string.sub(key_, #P + 1)) end
+  end
+end
+for _, id in ipairs(redis.call('HKEYS', P .. 'waiters')) do
+  local state = info[id] and info[id].state
+  if not state or state == 'e' or state == 'd' then report('waiters keeps %s, which has ended', id) end
+end
+
+return {1, problems}

@@ -1,0 +1,249 @@
+"""What goes into the store and what comes out of it, as typed records. Pure: no I/O, no Redis.
+
+Moments are integers of milliseconds since the epoch on the server's clock; durations are milliseconds. Ids here are the
+22 characters inside a shard; `ShardKeys.public_id` makes the id that users see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from queueapp.states import Outcome, State
+
+Tier = Literal["start", "continue"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A job to enqueue. `payload` is opaque to the store; `fingerprint` digests task and arguments."""
+
+    id: str
+    task: str
+    tenant: str
+    payload: bytes
+    fingerprint: str
+    lane: str = "main"
+    priority: int = 0
+    tier: Tier = "start"
+    cost: float = 0
+    """Declared units; 0 = undeclared."""
+    due_ms: int = 0
+    """Run not before this moment; 0 = at once. `delay_ms` is the same relative to the server's clock."""
+    delay_ms: int = 0
+    expires_after_ms: int = 0
+    max_attempts: int = 1
+    max_crashes: int = 3
+    idempotency: str = ""
+    """Digest of the idempotency key; the tenant scopes it."""
+    idempotency_ttl_ms: int = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueued:
+    """What became of one job of a call: `enqueued`, `exists` or `conflict`, and the id that stands for it."""
+
+    outcome: Literal["enqueued", "exists", "conflict"]
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasedJob:
+    """A job that the caller may run until `deadline_ms`. `attempts` is the fence of every later call about it."""
+
+    id: str
+    attempts: int
+    errors: int
+    crashes: int
+    task: str
+    tenant: str
+    lane: str
+    priority: int
+    cost: float
+    submitted_ms: int
+    leased_ms: int
+    deadline_ms: int
+    max_attempts: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """A body that returned. `run_ms` is measured by the worker's monotonic clock; `result` is JSON or None."""
+
+    id: str
+    attempts: int
+    run_ms: int
+    result: bytes | None = None
+    cost: float = 0
+    """True cost set by the handler; 0 = not set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A body that raised. `retry_ms` asks for another attempt after that delay; None asks for none."""
+
+    id: str
+    attempts: int
+    run_ms: int
+    error: bytes
+    """JSON with `class`, `message`, `traceback`."""
+    retry_ms: int | None = None
+    reason: str = "error"
+    cost: float = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Returned:
+    """A job given back unrun. With `unknown_task` it waits `delay_ms` and dies after `grace_ms` since first seen."""
+
+    id: str
+    attempts: int
+    delay_ms: int = 0
+    unknown_task: bool = False
+    grace_ms: int = 0
+
+
+Finish = Completed | Failed
+Word = Literal["done", "stale", "gone", "retry", "dead"]
+"""What a finish became: `done` (now or before), `retry` and `dead` for failures; `stale` and `gone` are refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leases:
+    """The answer to `check_and_lease`."""
+
+    jobs: Sequence[LeasedJob]
+    runnable: bool
+    """Something could be leased now by whoever asks."""
+    next_due_ms: int
+    """Milliseconds until something becomes due by time alone; -1 = nothing."""
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cycle(Leases):
+    """The answer to `cycle`: leases, one word per finish, and the ids whose leases were lost."""
+
+    finished: Sequence[Word]
+    lost: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """Counts of a bounded move; `more` says that another call would find work."""
+
+    pending: int = 0
+    dead: int = 0
+    expired: int = 0
+    more: bool = False
+    next_due_ms: int = -1
+    """Until the next one becomes due (`promote_due` only); -1 = none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """A grant of leadership: unique by `nonce`, ordered by `epoch`."""
+
+    epoch: int
+    nonce: str
+    ttl_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeLimits:
+    """What the admin configured for a tenant (`lane=""`) or a lane of it. None clears the record."""
+
+    tenant: str
+    lane: str = ""
+    weight: float = 1.0
+    max_in_flight: int | None = None
+    """None = no limit, 0 = closed."""
+    paused: bool = False
+    clear: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolConf:
+    """What the admin configured for a pool."""
+
+    policy: str = "tiered"
+    paused: bool = False
+    max_in_flight: int | None = None
+    cost_unit: str = "ms"
+    default_cost: float = 50.0
+    default_weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorRecord:
+    """One failed (`kind` error) or lost (`kind` lost) attempt."""
+
+    kind: str
+    attempt: int
+    worker: str
+    at_ms: int
+    detail: Mapping[str, object]
+    """`class`, `message`, `traceback` of an error; empty for a loss."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """All that the store knows of a job, read without changing it."""
+
+    id: str
+    state: State
+    task: str
+    tenant: str
+    lane: str
+    outcome: Outcome | None = None
+    reason: str = ""
+    """Why a dead letter died: error, worker_lost, unknown_task, or what an operator gave."""
+    priority: int = 0
+    attempts: int = 0
+    error_count: int = 0
+    crashes: int = 0
+    submitted_ms: int = 0
+    first_leased_ms: int = 0
+    leased_ms: int = 0
+    ended_ms: int = 0
+    due_ms: int = 0
+    worker: str = ""
+    max_attempts: int = 1
+    payload: bytes | None = None
+    """None once the job has ended: an ended row keeps no arguments."""
+    result: bytes | None = None
+    errors: Sequence[ErrorRecord] = ()
+    data: Mapping[str, bytes] = field(default_factory=dict)
+    """`progress`, `metadata`: JSON that the task saved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerEntry:
+    """A worker that made itself known."""
+
+    id: str
+    last_ms: int
+    held: int
+    info: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOverview:
+    """One look at a shard: sizes, tenants with waiting jobs, workers, totals, who leads."""
+
+    waiting: int
+    active: int
+    scheduled: int
+    dead: int
+    ended: int
+    tenants: Mapping[str, int]
+    """Tenant → waiting jobs; at most `Reads.MAX_TENANTS` of them."""
+    workers: Sequence[WorkerEntry]
+    stats: Mapping[str, int]
+    leader: str
+    """Owner of a lease of leadership that is in force; empty = nobody leads."""
+    leader_until_ms: int
+    quarantined: int
+    now_ms: int

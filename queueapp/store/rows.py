@@ -1,0 +1,133 @@
+"""The row of a job as the server keeps it, read in Python. Written only by `lua/include/row.lua`. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from queueapp.states import STATE_CODES, Outcome, State
+from queueapp.store.records import ErrorRecord, JobRecord, LeasedJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Header and payload of `job:<id>`. `state` is the byte: p, s, or h when the run hash holds the state."""
+
+    state: str
+    submitted_ms: int
+    task_number: str
+    tenant: str
+    lane: str
+    priority: int
+    tier: str
+    cost: float
+    max_attempts: int
+    max_crashes: int
+    expires_ms: int
+    fingerprint: str
+    payload: bytes
+
+
+def parse_row(text: bytes) -> Row:
+    """The row that `text` spells. ValueError when it is none of ours."""
+    header, newline, payload = text.partition(b"\n")
+    parts = header.decode().split("|")
+    if not newline or len(parts) != 11 or parts[0][1:2] != "1":
+        raise ValueError(f"not a row of this release: {header[:80]!r}")
+    submitted, task, tenant, lane, priority, tier, cost, attempts, crashes, expires, fingerprint = parts
+    return Row(
+        state=submitted[0],
+        submitted_ms=int(submitted[2:]),
+        task_number=task,
+        tenant=tenant,
+        lane=lane or "main",
+        priority=int(priority or 0),
+        tier="continue" if tier else "start",
+        cost=float(cost or 0),
+        max_attempts=int(attempts or 1),
+        max_crashes=int(crashes or 3),
+        expires_ms=int(expires or 0),
+        fingerprint=fingerprint,
+        payload=payload,
+    )
+
+
+def leased_job(reply: Sequence[bytes | int], task_names: Mapping[bytes, str]) -> LeasedJob:
+    """A row of the reply of `check_and_lease` or `cycle` (lua/include/lease.lua names its parts)."""
+    job_id, attempts, errors, crashes, leased, deadline, task, text = reply
+    row = parse_row(text)  # type: ignore[arg-type]
+    return LeasedJob(
+        id=job_id.decode(),  # type: ignore[union-attr]
+        attempts=int(attempts),
+        errors=int(errors),
+        crashes=int(crashes),
+        task=task_names[task],  # type: ignore[index]
+        tenant=row.tenant,
+        lane=row.lane,
+        priority=row.priority,
+        cost=row.cost,
+        submitted_ms=row.submitted_ms,
+        leased_ms=int(leased),
+        deadline_ms=int(deadline),
+        max_attempts=row.max_attempts,
+        payload=row.payload,
+    )
+
+
+def error_record(text: bytes) -> ErrorRecord:
+    """One entry of `errors:<id>`: `kind|attempt|worker|at|` and JSON."""
+    kind, attempt, worker, at, detail = text.split(b"|", 4)
+    return ErrorRecord(
+        kind=kind.decode(),
+        attempt=int(attempt),
+        worker=worker.decode(),
+        at_ms=int(at),
+        detail=json.loads(detail or b"{}"),
+    )
+
+
+def job_record(
+    job_id: str,
+    text: bytes | None,
+    run: Mapping[bytes, bytes],
+    *,
+    result: bytes | None,
+    errors: Sequence[bytes],
+    data: Mapping[bytes, bytes],
+    due_ms: int,
+    task_names: Mapping[bytes, str],
+) -> JobRecord | None:
+    """All that is known of one job, from its raw keys; None when there is none."""
+    row = parse_row(text) if text else None
+    fields = {name.decode(): value.decode() for name, value in run.items()}
+    if row is None and not fields:
+        return None
+    code = row.state if row is not None and row.state != "h" and not fields else fields["s"]
+    state = STATE_CODES[code]
+    number = (row.task_number if row else fields["n"]).encode()
+    first = int(fields.get("s1", fields.get("st", 0)))
+    return JobRecord(
+        id=job_id,
+        state=state,
+        task=task_names.get(number, f"unknown task {number.decode()}"),
+        tenant=row.tenant if row else fields["t"],
+        lane=row.lane if row else fields.get("l", "main"),
+        outcome=Outcome(fields["o"]) if state is State.ENDED else None,
+        reason=fields.get("o", "") if state is State.DEAD else "",
+        priority=row.priority if row else 0,
+        attempts=int(fields.get("a", 0)),
+        error_count=int(fields.get("e", 0)),
+        crashes=int(fields.get("c", 0)),
+        submitted_ms=row.submitted_ms if row else int(fields["sm"]),
+        first_leased_ms=first,
+        leased_ms=int(fields.get("st", 0)),
+        ended_ms=int(fields.get("te", 0)),
+        due_ms=due_ms,
+        worker=fields.get("w", ""),
+        max_attempts=row.max_attempts if row else 1,
+        payload=row.payload if row else None,
+        result=result,
+        errors=tuple(error_record(entry) for entry in errors),
+        data={name.decode(): value for name, value in data.items()},
+    )

@@ -1,0 +1,117 @@
+"""Loads the Lua transitions: expands their includes, reads their header contracts, runs them by SHA.
+
+A script is `lua/<name>.lua`. Its first comment lines are a contract, which `tests/lua/test_contract.py` compares with
+the body, with `Store` and with `errors.REFUSALS`:
+
+    #!lua flags=...            how the server may run it
+    -- <name>: <from> → <to>   one sentence
+    -- KEYS: prefix            always the shard's bare prefix
+    -- ARGV: schema clock_ms … the single arguments, by name
+    -- Groups: name(field …) … repeated rows at the end; their counts follow the single arguments
+    -- Refusals: …             codes of `{0, code, …}`
+    -- Events: …               what else it writes that somebody waits for
+
+Callers pass arguments by name; a wrong or missing name is a TypeError before the server sees anything. A script that
+the server does not know (restart, failover, SCRIPT FLUSH) is loaded and called again; nothing has run by then.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+SCHEMA = "1"
+"""Number of the layout of rows and keys that this release reads and writes."""
+
+Argument = str | bytes | int | float
+INCLUDE = re.compile(r'^--- @include "([a-z_]+)"\n', re.MULTILINE)
+CONTRACT = re.compile(r"^-- (KEYS|ARGV|Groups|Refusals|Events):[ ]?(.*)$", re.MULTILINE)
+GROUP = re.compile(r"([a-z_]+)\(([a-z_ ]+)\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """One transition, ready to run: its assembled text and its contract."""
+
+    name: str
+    title: str
+    text: bytes
+    sha: str
+    arguments: tuple[str, ...]
+    """Names of ARGV after `schema` and `clock_ms`."""
+    groups: Mapping[str, tuple[str, ...]]
+    refusals: frozenset[str]
+
+    def argv(
+        self,
+        clock_ms: int,
+        arguments: Mapping[str, Argument],
+        groups: Mapping[str, Sequence[Sequence[Argument]]],
+    ) -> list[Argument]:
+        """ARGV in the order of the contract. Raises TypeError for a missing or unknown name or a row of wrong width."""
+        if set(arguments) != set(self.arguments) or set(groups) != set(self.groups):
+            raise TypeError(
+                f"{self.name} takes {sorted(self.arguments)} and groups {sorted(self.groups)}, "
+                f"got {sorted(arguments)} and {sorted(groups)}"
+            )
+        argv: list[Argument] = [SCHEMA, clock_ms]
+        argv.extend(arguments[name] for name in self.arguments)
+        argv.extend(len(groups[name]) for name in self.groups)
+        for name, fields in self.groups.items():
+            for row in groups[name]:
+                if len(row) != len(fields):
+                    raise TypeError(f"{self.name}: a row of {name} has {fields}, got {len(row)} values")
+                argv.extend(row)
+        return argv
+
+
+def source(path: str) -> str:
+    """Text of a file below `lua/`."""
+    return resources.files("queueapp.store").joinpath("lua", path).read_text(encoding="utf-8")
+
+
+def expand(text: str, included: set[str] | None = None) -> str:
+    """`text` with each `--- @include "x"` replaced by that file, each file once."""
+    seen = set() if included is None else included
+
+    def replacement(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name in seen:
+            return ""
+        seen.add(name)
+        return expand(source(f"include/{name}.lua"), seen)
+
+    return INCLUDE.sub(replacement, text)
+
+
+def minify(text: str) -> str:
+    """`text` without comment lines and indentation: the server hashes and keeps less. The shebang stays."""
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("--")) + "\n"
+
+
+@functools.cache
+def script(name: str) -> Script:
+    """The transition `name`, assembled. FileNotFoundError when there is none."""
+    text = source(f"{name}.lua")
+    contract = {key: value.strip() for key, value in CONTRACT.findall(text)}
+    assembled = minify(expand(text)).encode()
+    return Script(
+        name=name,
+        title=text.splitlines()[1].removeprefix(f"-- {name}: "),
+        text=assembled,
+        sha=hashlib.sha1(assembled, usedforsecurity=False).hexdigest(),
+        arguments=tuple(contract["ARGV"].split()[2:]),
+        groups={group: tuple(fields.split()) for group, fields in GROUP.findall(contract["Groups"])},
+        refusals=frozenset(contract["Refusals"].split()),
+    )
+
+
+def names() -> list[str]:
+    """Every transition, sorted."""
+    folder = resources.files("queueapp.store").joinpath("lua")
+    return sorted(entry.name.removesuffix(".lua") for entry in folder.iterdir() if entry.name.endswith(".lua"))

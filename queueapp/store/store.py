@@ -1,0 +1,321 @@
+"""The store of one shard: one typed method per transition, each of them one atomic Lua script on server time.
+
+There is no other way to change a job's state. Every method may be called again with the same arguments when its reply
+was lost: a script recognises the repeat. The store itself sends a call once more after a broken connection, then raises
+`StoreUnavailable`. Safe to use from several threads (the client pools connections).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import redis
+from redis.exceptions import ConnectionError as ServerGone
+from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import TimeoutError as ServerSilent
+
+from queueapp.errors import StoreError
+from queueapp.store import calls
+from queueapp.store.calls import Call, Reply
+from queueapp.store.connection import translate_errors
+from queueapp.store.keys import GLOSSARY, ShardKeys
+from queueapp.store.records import (
+    Completed,
+    Cycle,
+    Enqueued,
+    Failed,
+    Finish,
+    LeasedJob,
+    Leases,
+    Moved,
+    NewJob,
+    PoolConf,
+    Returned,
+    ScopeLimits,
+    Term,
+    Word,
+)
+from queueapp.store.rows import leased_job
+from queueapp.store.scripts import Argument
+
+T = TypeVar("T")
+
+
+def server_clock() -> int:
+    """The clock override that means: use the server's TIME."""
+    return 0
+
+
+class Store:
+    """Transitions of one shard. `client` must not decode replies; `clock_ms` replaces the server's clock in tests."""
+
+    def __init__(self, client: redis.Redis, keys: ShardKeys, *, clock_ms: Callable[[], int] | None = None) -> None:
+        self.client = client
+        self.keys = keys
+        self._clock_ms = clock_ms or server_clock
+        self._task_names: dict[bytes, str] = {}
+
+    # -- a job's life ----------------------------------------------------------------------------------------------
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """New jobs → pending or scheduled; one answer per job, in order. Large calls are split and pipelined."""
+        batches = [calls.enqueue(batch, self._clock_ms()) for batch in calls.batches(jobs)]
+        return [answer for answers in self._run_all(batches) for answer in answers]
+
+    def check_and_lease(self, worker: str, seq: int, *, want: int, begin: int, lease_ms: int) -> Leases:
+        """Leases up to `want` (at most 100) jobs for `worker`. The same `seq` answers the same jobs again.
+
+        The first `begin` of them count as begun: their loss is a crash. Raises `StaleCall` for an older `seq`.
+        """
+        reply = self._run(
+            self._call("check_and_lease", worker=worker, seq=seq, want=want, begin=begin, lease_ms=lease_ms)
+        )
+        return Leases(**self._leases(reply))
+
+    def cycle(
+        self,
+        worker: str,
+        seq: int,
+        *,
+        want: int,
+        begin: int,
+        lease_ms: int,
+        finished: Sequence[Finish] = (),
+        extend: Sequence[tuple[str, int]] = (),
+        begun: Sequence[tuple[str, int]] = (),
+    ) -> Cycle:
+        """A worker's one round trip: what ended, heartbeats, what began, new leases, and a share of what is due."""
+        reply = self._run(
+            self._call(
+                "cycle",
+                {"finished": [calls.finish_row(finish) for finish in finished], "extend": extend, "begun": begun},
+                worker=worker,
+                seq=seq,
+                want=want,
+                begin=begin,
+                lease_ms=lease_ms,
+            )
+        )
+        return Cycle(
+            finished=[word.decode() for word in reply[4]],
+            lost=[job_id.decode() for job_id in reply[5]],
+            **self._leases(reply),
+        )
+
+    def complete(self, finished: Sequence[Completed]) -> list[Word]:
+        """Active → ended (completed), for the current attempt only."""
+        return self._words("complete", finished=[calls.finish_row(finish) for finish in finished])
+
+    def fail(self, finished: Sequence[Failed]) -> list[Word]:
+        """Active → scheduled (another attempt) or dead, for the current attempt only."""
+        return self._words("fail", finished=[calls.finish_row(finish) for finish in finished])
+
+    def extend_lease(self, leases: Sequence[tuple[str, int]], lease_ms: int) -> list[str]:
+        """Moves the deadlines of `(id, attempts)`; answers the ids whose leases were lost."""
+        return self._run(self._call("extend_lease", {"leases": leases}, calls.words, lease_ms=lease_ms))
+
+    def partition_requeue(self, returned: Sequence[Returned]) -> list[Word]:
+        """Active → pending at the old place, or scheduled with a delay: given back unrun, nothing is counted."""
+        return self._words("partition_requeue", returned=[calls.returned_row(job) for job in returned])
+
+    def partition_recover(self, limit: int = 100) -> Moved:
+        """Expired leases → pending, or dead when the crash budget is spent."""
+        pending, dead, more = self._run(self._call("partition_recover", limit=limit))
+        return Moved(pending=pending, dead=dead, more=bool(more))
+
+    def promote_due(self, limit: int = 100) -> Moved:
+        """Scheduled jobs that are due → pending; waiting jobs past their expiry → ended (expired)."""
+        promoted, expired, more, next_due_ms = self._run(self._call("promote_due", limit=limit))
+        return Moved(pending=promoted, expired=expired, more=bool(more), next_due_ms=next_due_ms)
+
+    # -- by hand ---------------------------------------------------------------------------------------------------
+
+    def cancel(self, ids: Sequence[str]) -> list[str]:
+        """Waiting jobs → ended (cancelled). Words: cancelled, already, active, gone."""
+        return self._by_id("cancel", ids)
+
+    def retry_from_dlq(self, ids: Sequence[str]) -> list[str]:
+        """Dead → pending with fresh budgets. Words: retried, already, gone."""
+        return self._by_id("retry_from_dlq", ids)
+
+    def discard(self, ids: Sequence[str]) -> list[str]:
+        """Dead → ended (discarded). Words: discarded, already, gone."""
+        return self._by_id("discard", ids)
+
+    def move_to_dlq(self, ids: Sequence[str], reason: str) -> list[str]:
+        """Waiting jobs → dead, for `reason` (a short word). Words: moved, already, active, gone."""
+        return self._by_id("move_to_dlq", ids, reason=reason)
+
+    def configure(self, version: int, *, pool: PoolConf | None = None, scopes: Sequence[ScopeLimits] = ()) -> None:
+        """Weights, ceilings, pauses and the pool's policy; acts at once on what is queued.
+
+        Raises `OldVersion` when a newer one is in force, `PolicyBusy` when the policy would change under waiting jobs.
+        """
+        cursor = "0"
+        while True:
+            cursor = self._run(calls.configure(version, pool, scopes, cursor, self._clock_ms()))
+            if cursor == "0":
+                return
+
+    # -- workers and leaders ---------------------------------------------------------------------------------------
+
+    def register(self, worker: str, info: Mapping[str, str], ttl_ms: int) -> None:
+        """Makes a worker known for `ttl_ms`; repeated, it renews the entry."""
+        self._run(self._call("register", {"info": list(info.items())}, worker=worker, ttl_ms=ttl_ms))
+
+    def forget(self, worker: str) -> int:
+        """A worker takes its leave; answers how many leases it still holds (they end at their deadline)."""
+        return int(self._run(self._call("forget", worker=worker))[0])
+
+    def save(self, job_id: str, attempts: int, fields: Mapping[str, bytes]) -> Word:
+        """Progress or metadata of a running job, under its lease."""
+        reply = self._run(self._call("save", {"fields": list(fields.items())}, id=job_id, attempts=attempts))
+        word: Word = reply[0].decode()
+        return word
+
+    def lead_acquire(self, owner: str, nonce: str, ttl_ms: int) -> Term:
+        """Takes the lease of leadership when it is free or expired. Raises `LeaseHeld`."""
+        return self._lead("acquire", owner, nonce, ttl_ms)
+
+    def lead_renew(self, nonce: str, ttl_ms: int) -> Term:
+        """Renews it. Raises `Fenced` when another term has begun."""
+        return self._lead("renew", "", nonce, ttl_ms)
+
+    def lead_release(self, nonce: str) -> bool:
+        """Gives it up and wakes a standby; False when it was not ours any more."""
+        reply = self._run(self._call("lead", verb="release", owner="", nonce=nonce, ttl_ms=0))
+        return bool(reply[0])
+
+    # -- results, retention, inspection ----------------------------------------------------------------------------
+
+    def await_result(self, job_id: str, waiter: str) -> bool:
+        """True: nothing to wait for (ended, dead or gone). False: the id will come to the list `done:<waiter>`."""
+        return bool(self._run(self._call("await", id=job_id, waiter=waiter))[0])
+
+    def trim(
+        self,
+        *,
+        result_ttl_ms: int,
+        result_max: int,
+        dead_ttl_ms: int,
+        dead_max: int,
+        replay_window_ms: int = 60_000,
+        worker_ttl_ms: int = 600_000,
+        limit: int = 500,
+    ) -> bool:
+        """Removes ended and dead jobs beyond their retention; True when another call would find more.
+
+        `dead_max` bounds the dead letters of each tenant; a call looks at the tenants of a random sample.
+        """
+        reply = self._run(
+            self._call(
+                "trim",
+                result_ttl_ms=result_ttl_ms,
+                result_max=result_max,
+                dead_ttl_ms=dead_ttl_ms,
+                dead_max=dead_max,
+                replay_window_ms=replay_window_ms,
+                worker_ttl_ms=worker_ttl_ms,
+                limit=limit,
+            )
+        )
+        return bool(reply[1])
+
+    def peek(self, count: int = 10) -> list[tuple[str, str, str]]:
+        """`(tenant, lane, id)` of what would be leased next, in order. Changes nothing."""
+        reply = self._run(self._call("peek", count=count))
+        return [(tenant.decode(), lane.decode(), job_id.decode()) for tenant, lane, job_id in reply]
+
+    def verify(self) -> list[str]:
+        """Recounts a quiet shard; the violations found. For tests: it reads every key."""
+        return self._run(self._call("verify", None, calls.words))
+
+    # -- how calls are made ----------------------------------------------------------------------------------------
+
+    def _call(
+        self,
+        name: str,
+        groups: calls.Groups | None = None,
+        read: Callable[[Reply], Any] = lambda reply: reply,
+        **arguments: Argument,
+    ) -> Call[Any]:
+        return calls.call(name, self._clock_ms(), read, groups, **arguments)
+
+    def _words(self, name: str, **groups: Sequence[Sequence[Argument]]) -> list[Word]:
+        return self._run(self._call(name, groups, calls.words))
+
+    def _by_id(self, name: str, ids: Sequence[str], **arguments: Argument) -> list[str]:
+        answers: list[str] = []
+        for first in range(0, len(ids), calls.MAX_IDS_PER_CALL):
+            page = ids[first : first + calls.MAX_IDS_PER_CALL]
+            answers += self._run(self._call(name, calls.ids(page), calls.words, **arguments))
+        return answers
+
+    def _lead(self, verb: str, owner: str, nonce: str, ttl_ms: int) -> Term:
+        epoch, ttl = self._run(self._call("lead", verb=verb, owner=owner, nonce=nonce, ttl_ms=ttl_ms))
+        return Term(epoch=epoch, nonce=nonce, ttl_ms=ttl)
+
+    def _run(self, call: Call[T]) -> T:
+        with translate_errors():
+            try:
+                reply = self._send(call)
+            except (ServerGone, ServerSilent):
+                reply = self._send(call)  # replay-safe: the script recognises a repeat
+            except ResponseError as error:
+                if "WRONGTYPE" in str(error):
+                    raise self._wrong_type() from error
+                raise
+        return call.result(reply)
+
+    def _wrong_type(self) -> StoreError:
+        """Names the key that another program (or an older release) made under our prefix."""
+        for name, (kind, _) in GLOSSARY.items():
+            if "<" not in name:
+                found = self.client.type(self.keys[name]).decode()  # type: ignore[union-attr]
+                if found not in ("none", kind):
+                    return StoreError(
+                        f"The key {self.keys[name]} is a {found}, and Ductor keeps a {kind} there: another program "
+                        f"uses the same names. Give one of them another NAMESPACE or database, or delete the key."
+                    )
+        return StoreError(
+            f"A key under {self.keys.prefix} has a type that Ductor does not write; see `queueapp.store.keys`."
+        )
+
+    def _send(self, call: Call[Any]) -> Reply:
+        arguments = (1, self.keys.prefix, *call.argv)
+        try:
+            return self.client.evalsha(call.script.sha, *arguments)  # type: ignore[no-any-return, arg-type]
+        except NoScriptError:
+            return self.client.eval(call.script.text, *arguments)  # type: ignore[no-any-return, arg-type]
+
+    def _run_all(self, batch: Sequence[Call[T]]) -> list[T]:
+        """Several calls in one round trip. What the server did not know or did not answer is sent again by itself."""
+        if len(batch) < 2:
+            return [self._run(call) for call in batch]
+        with translate_errors():
+            try:
+                pipeline = self.client.pipeline(transaction=False)
+                for call in batch:
+                    pipeline.evalsha(call.script.sha, 1, self.keys.prefix, *call.argv)
+                replies: list[Any] = pipeline.execute(raise_on_error=False)
+            except (ServerGone, ServerSilent):
+                replies = [NoScriptError()] * len(batch)
+        return [
+            self._run(call) if isinstance(reply, Exception) else call.result(reply)
+            for call, reply in zip(batch, replies, strict=True)
+        ]
+
+    def _leases(self, reply: Reply) -> dict[str, Any]:
+        rows, runnable, next_due_ms, now_ms = reply[:4]
+        unknown = {row[6] for row in rows} - self._task_names.keys()
+        if unknown:
+            self._learn_task_names(list(unknown))
+        jobs: list[LeasedJob] = [leased_job(row, self._task_names) for row in rows]
+        return {"jobs": jobs, "runnable": bool(runnable), "next_due_ms": next_due_ms, "now_ms": now_ms}
+
+    def _learn_task_names(self, numbers: list[bytes]) -> None:
+        with translate_errors():
+            found: Any = self.client.hmget(self.keys["names"], numbers)
+        for task_number, name in zip(numbers, found, strict=True):
+            self._task_names[task_number] = name.decode() if name else f"unknown task {task_number.decode()}"

@@ -1,0 +1,105 @@
+"""The header of every script is a contract: with its body, with `Store`, with the refusals and with the transitions."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from importlib import resources
+
+import pytest
+
+from queueapp.errors import REFUSALS
+from queueapp.states import TRANSITIONS
+from queueapp.store import scripts
+from queueapp.store.keys import GLOSSARY
+from queueapp.store.store import Store
+
+NAMES = scripts.names()
+METHODS = {"await": "await_result", "lead": "lead_acquire"}
+
+
+def body(name: str) -> str:
+    return scripts.expand(scripts.source(f"{name}.lua"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_refusals_are_those_of_the_body_and_have_an_exception(name: str) -> None:
+    returned = set(re.findall(r"return \{0, '([a-z_]+)'", body(name)))
+    assert returned == scripts.script(name).refusals
+    assert returned <= REFUSALS.keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_argument_is_named_and_none_beyond_is_read(name: str) -> None:
+    script = scripts.script(name)
+    read = [int(position) for position in re.findall(r"ARGV\[(\d+)\]", body(name))]
+    named = 2 + len(script.arguments) + len(script.groups)
+    assert max(read) <= named
+    first_row = re.search(r"next_argument = (\d+)\n", scripts.source(f"{name}.lua"))
+    assert (int(first_row.group(1)) if first_row else 0) == (named + 1 if script.groups else 0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_widths_of_groups_are_those_of_the_contract(name: str) -> None:
+    script = scripts.script(name)
+    widths = [int(width) for width in re.findall(r"next_group\(tonumber\(ARGV\[\d+\]\), (\d+)\)", body(name))]
+    if name != "enqueue":
+        assert widths == [len(fields) for fields in script.groups.values()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_store_has_a_method_of_the_same_name(name: str) -> None:
+    method = getattr(Store, METHODS.get(name, name))
+    assert inspect.getdoc(method)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shebang_says_what_the_server_may_do_at_maxmemory(name: str) -> None:
+    flags = scripts.source(f"{name}.lua").splitlines()[0].removeprefix("#!lua").strip().removeprefix("flags=")
+    adds = {"enqueue", "promote_due", "retry_from_dlq", "configure", "save"}
+    reads = {"peek", "verify"}
+    assert flags == ("no-writes" if name in reads else "" if name in adds else "allow-oom")
+
+
+def test_no_script_scans_the_keyspace_but_verify() -> None:
+    scanning = {name for name in NAMES if re.search(r"redis\.p?call\('(KEYS|SCAN|RANDOMKEY)'", body(name))}
+    assert scanning == {"verify"}
+
+
+def test_every_transition_is_a_script_and_stands_in_its_title() -> None:
+    for transition in TRANSITIONS:
+        title = body(transition.script).splitlines()[1]
+        assert transition.target.value in title, transition
+        if transition.source is not None:
+            assert transition.source.value in title, transition
+
+
+def test_each_include_stands_once_and_includes_are_all_used() -> None:
+    used = {include for name in NAMES for include in scripts.INCLUDE.findall(scripts.source(f"{name}.lua"))}
+    folder = resources.files("queueapp.store").joinpath("lua", "include")
+    assert used == {entry.name.removesuffix(".lua") for entry in folder.iterdir()}
+    assert scripts.expand('--- @include "clock"\n--- @include "clock"\n').count("local now") == 1
+
+
+def test_wrong_names_are_refused_before_the_server_sees_them() -> None:
+    script = scripts.script("check_and_lease")
+    with pytest.raises(TypeError, match="takes"):
+        script.argv(0, {"worker": "w"}, {})
+    with pytest.raises(TypeError, match="row of leases"):
+        scripts.script("extend_lease").argv(0, {"lease_ms": 1}, {"leases": [("only-an-id",)]})
+
+
+def test_every_key_that_the_lua_spells_is_in_the_glossary() -> None:
+    prefixes = {re.split(r"[<:]", key)[0] for key in GLOSSARY}
+    spelt = set()
+    for name in NAMES:
+        for literal in re.findall(r"P \.\. '([a-z]+)", body(name)):
+            spelt.add(literal)
+    assert spelt <= prefixes
+
+
+def test_every_key_of_the_glossary_is_known_to_verify() -> None:
+    audit = scripts.source("include/audit.lua")
+    for key in GLOSSARY:
+        name = key.split("<")[0].rstrip(":")
+        assert re.search(rf"\b{re.escape(name.split(':')[0])}\b", audit), key
