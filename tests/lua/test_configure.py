@@ -69,6 +69,19 @@ def test_a_paused_tenant_comes_back_at_its_turn_not_with_credit(shard: Shard) ->
     assert abs(served.count("a") - served.count("b")) <= 1
 
 
+def test_a_pause_does_not_wash_off_what_a_tenant_was_served(shard: Shard) -> None:
+    """Its finish tag waits in `tags`: a tenant that is ahead comes back at its own turn, not at V."""
+    shard.add(shard.job("a", cost=100), shard.job("a", cost=1), *(shard.job("b", cost=1) for _ in range(120)))
+    assert [job.tenant for job in shard.lease(2)] == ["a", "b"]
+    shard.store.configure(1, scopes=[ScopeLimits(tenant="a", paused=True)])
+    assert shard.snapshot()["tags"] == [(b"a", 100.0)]
+    shard.lease(9)
+    shard.store.configure(2, scopes=[ScopeLimits(tenant="a", paused=False)])
+    assert "tags" not in shard.snapshot()
+    assert {job.tenant for job in shard.lease(89)} == {"b"}
+    assert "a" in {job.tenant for job in shard.lease(3)}
+
+
 @pytest.mark.parametrize("scope", ["pool", "tenant", "lane"])
 def test_a_ceiling_set_later_counts_what_already_runs(shard: Shard, scope: str) -> None:
     shard.add(*(shard.job() for _ in range(1_000)))

@@ -103,6 +103,17 @@ def test_a_busy_worker_passes_a_suspect_over_for_five_seconds_at_most(shard: Sha
     assert [job.id for job in shard.lease(3, "w3")] == [suspect]
 
 
+def test_a_suspect_that_is_passed_over_keeps_its_turn(shard: Shard) -> None:
+    """V must not pass a child of the walk, or the lane would be served out of turn later."""
+    shard.add(shard.job("zeta", lane="s"))
+    lose(shard, "w1")
+    lose(shard, "w2")
+    shard.add(*(shard.job("zeta", lane="o", cost=1) for _ in range(8)))
+    assert [job.lane for job in shard.lease(1, "w3") + shard.lease(4, "w3")] == ["o"] * 5
+    waiting_at = dict(shard.snapshot()["lanes:zeta"])[b"s"]
+    assert float(shard.snapshot()["policy"].get(b"V:zeta", 0)) <= waiting_at
+
+
 def test_c020_one_dead_worker_delays_only_its_own_job(shard: Shard) -> None:
     """C020: after one worker dies, new jobs hang although other workers live."""
     shard.add(shard.job())

@@ -76,22 +76,23 @@ local function give_back(run, row, delay_ms, fields)
   end_lease(run)
 end
 
--- A lease that expired, or whose worker is lost. Only a job that had begun counts it as a crash.
+-- A lease that expired, or whose worker is lost. Only a job that had begun counts it as a crash; another is forgiven.
 local function recover(run, row)
-  local crashes = run.b == '1' and run.c + 1 or run.c
   record_attempt(run, 'lost', '{}')
-  if crashes >= row.max_crashes and run.b == '1' then
-    redis.call('HSET', P .. 'run:' .. run.id, 'c', crashes, 'en', run.a)
-    hash_holds_state(run.id)
-    to_dead(run.id, run.t, 'worker_lost')
-    end_lease(run)
-    count('lost')
-    return 'dead'
-  end
-  local fields = run.b == '1' and {'c', crashes} or {'f', run.f + 1}
-  give_back(run, row, 0, fields)
   count('lost')
-  return 'pending'
+  if run.b ~= '1' then
+    give_back(run, row, 0, {'f', run.f + 1})
+    return 'pending'
+  end
+  if run.c + 1 < row.max_crashes then
+    give_back(run, row, 0, {'c', run.c + 1})
+    return 'pending'
+  end
+  redis.call('HSET', P .. 'run:' .. run.id, 'c', run.c + 1, 'en', run.a)
+  hash_holds_state(run.id)
+  to_dead(run.id, run.t, 'worker_lost')
+  end_lease(run)
+  return 'dead'
 end
 
 -- A row of the group `finished`: kind (completed, failed), id, attempts, run_ms, cost, retry_ms, reason, blob.
