@@ -1,0 +1,43 @@
+"""What a worker or scheduler looks at before it begins: is this server fit to keep a queue?
+
+Called once at start. A server that cannot run our scripts is refused by name; one that may lose work gets a warning.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+from redis.exceptions import NoPermissionError
+
+from queueapp.errors import StoreMisconfigured
+from queueapp.store.connection import translate_errors
+
+OLDEST = (7, 0)
+"""Redis 7.0: flags of scripts. Valkey reports 7.2 as the Redis version that it is compatible with."""
+
+
+def check_server(client: redis.Redis) -> list[str]:
+    """Warnings about the server behind `client`. Raises StoreMisconfigured when it is too old.
+
+    A user whose rights do not reach INFO gets no warnings: the scripts themselves need no such right.
+    """
+    with translate_errors():
+        try:
+            info: dict[str, Any] = client.info("everything")  # type: ignore[assignment]
+        except NoPermissionError:
+            return []
+    version = str(info.get("redis_version", "0"))
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        raise StoreMisconfigured(f"The server is Redis {version}; Redis 7.0 or any Valkey is the oldest that works.")
+    warnings = []
+    policy = str(info.get("maxmemory_policy", "noeviction"))
+    if policy != "noeviction":
+        warnings.append(
+            f"The server's maxmemory-policy is {policy}: it may silently drop jobs. Set `maxmemory-policy noeviction`."
+        )
+    if not info.get("aof_enabled") and info.get("role") == "master" and not info.get("connected_slaves"):
+        warnings.append(
+            "The server keeps no append-only file: when it dies its queue is lost. Set `appendonly yes`."
+        )
+    return warnings
