@@ -1,0 +1,1 @@
+"""The example project: a host that installs Ductor the way any project does."""

@@ -1,0 +1,27 @@
+"""The settings of the tests: the example project's, deaf to the addresses that the environment names.
+
+Tests run on servers and databases of their own; only DUCTOR_TEST_REDIS_URL and DUCTOR_TEST_DATABASE_URL name others.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+for _name, _for_tests in (("REDIS_URL", "DUCTOR_TEST_REDIS_URL"), ("DATABASE_URL", "DUCTOR_TEST_DATABASE_URL")):
+    os.environ.pop(_name, None)
+    if _given := os.environ.get(_for_tests):
+        os.environ[_name] = _given
+for _name in ("DEBUG", "DUCTOR_NAMESPACE"):
+    os.environ.pop(_name, None)
+
+from ductor_project.settings import *  # noqa: E402, F403
+from ductor_project.settings import DATABASES, INSTALLED_APPS  # noqa: E402, F401
+
+for _name in ("REDIS_URL", "DATABASE_URL"):
+    os.environ.pop(_name, None)
+
+SECRET_KEY = "for tests only"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    # A file, not SQLite's shared memory: threads and child processes of a test use it as they would in earnest.
+    DATABASES["default"]["TEST"] = {"NAME": str(Path(tempfile.gettempdir()) / f"ductor-test-{os.getpid()}.sqlite3")}

@@ -1,0 +1,93 @@
+"""Pools and their codes: said without asking, recorded at the first write, refused at a clash, found again by id."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import redis
+from pytest_django import Settings
+
+from queueapp.errors import StoreMisconfigured, StoreUnavailable
+from queueapp.store import connection, shards
+from queueapp.store.keys import ShardKeys, pool_code
+
+ID = "0" * 22
+
+
+@pytest.fixture
+def unreachable(settings: Settings) -> None:
+    settings.DUCTOR = {"NAMESPACE": "test", "REDIS_URL": "unix:///nonexistent/valkey.sock", "POOLS": {"mails": {}}}
+
+
+def test_the_keys_of_a_pool_need_no_store(unreachable: None) -> None:
+    assert shards.keys("mails") == ShardKeys("test", pool_code("mails"), 0)
+    assert shards.locate(f"{pool_code('mails')}.0.{ID}") == ("mails", ID)
+
+
+def test_a_store_that_cannot_be_asked_is_an_outage(unreachable: None) -> None:
+    with pytest.raises(StoreUnavailable):
+        shards.store("mails")
+    with pytest.raises(StoreUnavailable):
+        shards.locate(f"{pool_code('unheard-of')}.0.{ID}")
+
+
+def test_the_first_store_of_a_pool_records_its_code(redis_client: redis.Redis, namespace: str) -> None:
+    assert shards.pools() == {}
+    made = shards.store("mails")
+    assert made.keys == shards.keys("mails")
+    assert redis_client.hgetall(f"{namespace}:pools") == {pool_code("mails").encode(): b"mails"}
+    assert shards.pools() == {"mails": pool_code("mails")}
+
+
+def test_what_is_recorded_is_not_asked_for_again(redis_client: redis.Redis, namespace: str) -> None:
+    shards.store("mails")
+    redis_client.delete(f"{namespace}:pools")
+    shards.store("mails")
+    assert not redis_client.exists(f"{namespace}:pools")
+    shards.forget()
+    shards.store("mails")
+    assert redis_client.exists(f"{namespace}:pools")
+
+
+def test_reading_records_nothing(redis_client: redis.Redis, namespace: str) -> None:
+    shards.reads("mails")
+
+    async def visit() -> ShardKeys:
+        return shards.async_store("mails").keys
+
+    assert asyncio.run(visit()) == shards.keys("mails")
+    assert not redis_client.exists(f"{namespace}:pools")
+
+
+def test_two_names_with_one_code_are_refused(redis_client: redis.Redis, namespace: str) -> None:
+    redis_client.hset(f"{namespace}:pools", pool_code("mails"), "reports")
+    with pytest.raises(StoreMisconfigured, match="'mails' and 'reports' have the same code"):
+        shards.store("mails")
+    assert redis_client.hgetall(f"{namespace}:pools") == {pool_code("mails").encode(): b"reports"}
+
+
+def test_a_renamed_pool_keeps_its_code(redis_client: redis.Redis, namespace: str) -> None:
+    code = pool_code("letters")
+    redis_client.hset(f"{namespace}:pools", code, "mails")
+    assert shards.store("mails").keys.code == code
+    assert shards.keys("mails").code == code
+    assert shards.locate(f"{code}.0.{ID}") == ("mails", ID)
+
+
+def test_an_id_of_a_pool_that_only_the_store_knows(redis_client: redis.Redis, namespace: str) -> None:
+    code = pool_code("elsewhere")
+    assert shards.locate(f"{code}.0.{ID}") is None
+    redis_client.hset(f"{namespace}:pools", code, "elsewhere")
+    assert shards.locate(f"{code}.0.{ID}") == ("elsewhere", ID)
+
+
+@pytest.mark.parametrize("text", ["", "abc", f"abcdef.1.{ID}", f"abcdef.0.{ID}x", f"abcdef.x.{ID}", "a.b.c.d"])
+def test_what_is_no_job_id_is_found_nowhere(text: str, unreachable: None) -> None:
+    assert shards.locate(text) is None
+
+
+def test_the_pool_store_speaks_to_the_settings_server(redis_url: str) -> None:
+    assert shards.store("default").verify() == []
+    connection.reset()
+    assert shards.store("default").verify() == []
