@@ -1,0 +1,20 @@
+"""The Django app of the queue."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class QueueAppConfig(AppConfig):
+    """Installs the models, the admin and the checks. Starting the app touches neither the store nor the database."""
+
+    name = "queueapp"
+    label = "queueapp"
+    verbose_name = _("Ductor")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from queueapp import checks, sync  # noqa: F401  (importing `checks` registers them)
+
+        sync.connect()

@@ -1,0 +1,254 @@
+"""What people configure, as rows: pools, tenants and the limits of a tenant in a pool.
+
+Intent lives here, in SQL; state lives in the store. Saving a row never waits for the store and never fails because of
+it: `sync` carries the change over after commit, and the scheduler's repair finds whatever did not arrive. No row is
+needed to enqueue or to work: what has none runs with the defaults that stand here.
+
+All tables live in the database that `DUCTOR["DATABASE"]` names.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from queueapp import validators
+from queueapp.conf import settings
+from queueapp.store.keys import pool_code
+
+M = TypeVar("M", bound=models.Model)
+
+
+class OurManager(models.Manager[M]):
+    """Reads and writes in the database of `DUCTOR["DATABASE"]`, unless `using` says otherwise."""
+
+    def get_queryset(self) -> models.QuerySet[M]:
+        return super().get_queryset().using(self._db or settings.database)
+
+
+class OurModel(models.Model):
+    """Binds a new instance to the database of `DUCTOR["DATABASE"]`, so that validation and save go there."""
+
+    class Meta:
+        abstract = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._state.db = settings.database
+
+
+class Pool(OurModel):
+    """A named queue with one policy and one configuration."""
+
+    class Policy(models.TextChoices):
+        TIERED = "tiered", _("tiered: fair turns by weight")
+        FIFO = "fifo", _("fifo: order of submission")
+
+    name = models.CharField(
+        _("name"),
+        max_length=64,
+        unique=True,
+        validators=[validators.pool_name],
+        help_text=_("The queue_name of tasks, for example “emails”."),
+        error_messages={"unique": _("name is taken: a pool of this name exists; edit that one.")},
+    )
+    code = models.CharField(
+        _("code"),
+        max_length=6,
+        unique=True,
+        editable=False,
+        help_text=_("Six characters that stand for the pool in job ids and in the store's keys. Never changes."),
+    )
+    policy = models.CharField(
+        _("policy"),
+        max_length=16,
+        choices=Policy,
+        default=Policy.TIERED,
+        help_text=_("Which job runs next. A change takes effect once nothing waits in the pool."),
+    )
+    paused = models.BooleanField(_("paused"), default=False, help_text=_("Jobs are accepted but none starts."))
+    max_in_flight = models.PositiveIntegerField(
+        _("ceiling"),
+        null=True,
+        blank=True,
+        help_text=_("Most jobs that run at once in the whole pool. Empty = no limit, 0 = closed."),
+    )
+    default_weight = models.FloatField(
+        _("default weight"),
+        default=1.0,
+        validators=[validators.weight],
+        help_text=_("Of tenants without limits of their own. From 0.001 to 1000."),
+    )
+    cost_unit = models.CharField(
+        _("cost unit"),
+        max_length=32,
+        default="ms",
+        validators=[validators.cost_unit],
+        help_text=_("“ms”: what a task costs is learnt from its run times. Any other word: costs are declared only."),
+    )
+    default_cost = models.FloatField(
+        _("default cost"),
+        default=50.0,
+        validators=[validators.cost],
+        help_text=_("Taken for a task that has not run yet, in cost units."),
+    )
+    created = models.DateTimeField(_("created"), auto_now_add=True)
+    updated = models.DateTimeField(_("updated"), auto_now=True)
+
+    objects = OurManager["Pool"]()
+
+    class Meta:
+        verbose_name = _("pool")
+        verbose_name_plural = _("pools")
+        ordering = ("name",)
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(default_cost__gte=validators.COST_MIN, default_cost__lte=validators.COST_MAX),
+                name="queueapp_pool_default_cost",
+                violation_error_message=_("default cost must be a number from 1 to 1000000000."),
+            ),
+            models.CheckConstraint(
+                condition=Q(default_weight__gte=validators.WEIGHT_MIN, default_weight__lte=validators.WEIGHT_MAX),
+                name="queueapp_pool_default_weight",
+                violation_error_message=_("default weight must be a number from 0.001 to 1000."),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if not self.code:
+            self.code = pool_code(self.name)
+        super().save(*args, **kwargs)
+
+    def clean(self) -> None:
+        super().clean()
+        if self._state.adding and self.name:
+            self.code = pool_code(self.name)
+            other = Pool.objects.filter(code=self.code).exclude(name=self.name).first()
+            if other is not None:
+                raise ValidationError(
+                    {
+                        "name": _("name “%(value)s” has the same code as the pool “%(other)s”: choose another name.")
+                        % {"value": self.name, "other": other.name}
+                    }
+                )
+
+
+class Tenant(OurModel):
+    """Who work is for. A row is needed only to give a tenant a name or limits."""
+
+    key = models.CharField(
+        _("key"),
+        max_length=64,
+        unique=True,
+        validators=[validators.tenant_key],
+        help_text=_("The tenant's id as tasks name it. Cannot be changed later."),
+        error_messages={"unique": _("key is taken: a tenant with this key exists; edit that one.")},
+    )
+    name = models.CharField(_("name"), max_length=200, blank=True, help_text=_("For people; may be empty."))
+    notes = models.TextField(_("notes"), blank=True)
+    created = models.DateTimeField(_("created"), auto_now_add=True)
+    updated = models.DateTimeField(_("updated"), auto_now=True)
+
+    objects = OurManager["Tenant"]()
+
+    class Meta:
+        verbose_name = _("tenant")
+        verbose_name_plural = _("tenants")
+        ordering = ("key",)
+
+    def __str__(self) -> str:
+        return f"{self.key} ({self.name})" if self.name else self.key
+
+    def clean(self) -> None:
+        super().clean()
+        if self._state.adding or self.pk is None:
+            return
+        stored = Tenant.objects.filter(pk=self.pk).values_list("key", flat=True).first()
+        if stored is not None and stored != self.key:
+            raise ValidationError(
+                {
+                    "key": _("key “%(value)s” is not allowed: a tenant's key stays “%(stored)s”; add another tenant.")
+                    % {"value": self.key, "stored": stored}
+                }
+            )
+
+
+class TenantLimits(OurModel):
+    """What a tenant, or one lane of it, may do in one pool."""
+
+    pool = models.ForeignKey(Pool, models.CASCADE, related_name="limits", verbose_name=_("pool"))
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="limits", verbose_name=_("tenant"))
+    lane = models.CharField(
+        _("lane"),
+        max_length=64,
+        blank=True,
+        default="",
+        validators=[validators.lane_name],
+        help_text=_("Empty = the tenant itself."),
+    )
+    weight = models.FloatField(
+        _("weight"),
+        default=1.0,
+        validators=[validators.weight],
+        help_text=_("Share of service next to others: 2 gets twice what 1 gets. From 0.001 to 1000."),
+    )
+    max_in_flight = models.PositiveIntegerField(
+        _("ceiling"),
+        null=True,
+        blank=True,
+        help_text=_("Most jobs that run at once. Empty = no limit, 0 = closed."),
+    )
+    paused = models.BooleanField(_("paused"), default=False, help_text=_("Jobs are accepted but none starts."))
+    created = models.DateTimeField(_("created"), auto_now_add=True)
+    updated = models.DateTimeField(_("updated"), auto_now=True)
+
+    objects = OurManager["TenantLimits"]()
+
+    class Meta:
+        verbose_name = _("limits")
+        verbose_name_plural = _("limits")
+        ordering = ("tenant__key", "pool__name", "lane")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("pool", "tenant", "lane"),
+                name="queueapp_limits_scope",
+                violation_error_message=_("This tenant has limits for this pool and lane already: edit those."),
+            ),
+            models.CheckConstraint(
+                condition=Q(weight__gte=validators.WEIGHT_MIN, weight__lte=validators.WEIGHT_MAX),
+                name="queueapp_limits_weight",
+                violation_error_message=_("weight must be a number from 0.001 to 1000."),
+            ),
+        )
+
+    def __str__(self) -> str:
+        scope = f"{self.tenant.key} / {self.lane}" if self.lane else self.tenant.key
+        return f"{scope} @ {self.pool.name}"
+
+
+class Operations(models.Model):
+    """No table: the permissions to look at what runs and to act on it."""
+
+    class Meta:
+        managed = False
+        default_permissions = ()
+        verbose_name = _("operations")
+        verbose_name_plural = _("operations")
+        permissions = (
+            ("view_operations", _("Can see what runs: pools, tenants, jobs without their contents")),
+            ("view_payload", _("Can see arguments, results and tracebacks")),
+            ("operate_pool", _("Can pause, resume and drain pools, tenants and lanes")),
+            ("operate_job", _("Can cancel, retry and move jobs")),
+            ("discard_job", _("Can discard dead letters")),
+            ("view_all_tenants", _("Can use the REST API for every tenant")),
+        )
+
+    def __str__(self) -> str:
+        return str(self._meta.verbose_name)

@@ -1,0 +1,190 @@
+"""After a save: notes what a transaction touched and carries it over once, when it has committed.
+
+Runs in the thread that saved. Changes are noted per thread and database, as Django's connections are.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from django.core.signals import setting_changed
+from django.db import transaction
+from django.db.models.signals import post_delete, post_save
+
+from queueapp.errors import DuctorError, OldVersion, StoreUnavailable
+from queueapp.models import Pool, Tenant, TenantLimits
+from queueapp.store import connection, shards
+from queueapp.store.records import PoolOverview
+from queueapp.sync.intent import Scope, chunks, versions, wanted_pool, wanted_scopes, write
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+TRY_S = 1.0
+"""How long a save, or a question of a page, may wait for the store."""
+QUIET_S = 3.0
+"""After a try that failed, changes are left to the repair for so long: a loop of saves must not wait each time."""
+VERSION_TRIES = 3
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What a transaction touched. Ids, because a name may be gone, or never come to be, by the time of the commit."""
+
+    pools: set[int] = field(default_factory=set)
+    limits: set[tuple[int, int, str]] = field(default_factory=set)
+    """(pool id, tenant id, lane)"""
+    gone_pools: dict[int, str] = field(default_factory=dict)
+    """Id → name of pools that were deleted."""
+    gone_tenants: dict[int, str] = field(default_factory=dict)
+    """Id → key of tenants that were deleted."""
+
+
+class _Pending(threading.local):
+    def __init__(self) -> None:
+        self.by_database: dict[str, _Changes] = {}
+
+
+_pending = _Pending()
+_quiet_until = 0.0
+
+
+def connect() -> None:
+    """Listen to the models. Called once, by the app's `ready()`."""
+    for saved in (Pool, TenantLimits):
+        post_save.connect(_on_save, sender=saved, dispatch_uid=f"queueapp.sync.save.{saved.__name__}")
+    for deleted in (Pool, Tenant, TenantLimits):
+        post_delete.connect(_on_delete, sender=deleted, dispatch_uid=f"queueapp.sync.delete.{deleted.__name__}")
+    setting_changed.connect(_on_setting_changed, dispatch_uid="queueapp.sync")
+
+
+def overview(pool: str) -> PoolOverview:
+    """What the store knows of a pool, within a second, or StoreUnavailable. For pages, which must not hang."""
+    return _within(TRY_S, lambda: shards.reads(pool).overview())
+
+
+def _on_save(*, instance: Pool | TenantLimits, using: str, raw: bool, **_: Any) -> None:
+    if not raw:  # loaddata never touches the store; repair brings its rows over
+        _note(instance, using)
+
+
+def _on_delete(*, instance: Pool | Tenant | TenantLimits, using: str, **_: Any) -> None:
+    _note(instance, using, gone=True)
+
+
+def _on_setting_changed(*, setting: str, **_: Any) -> None:
+    global _quiet_until
+    if setting == "DUCTOR":
+        _quiet_until = 0.0  # perhaps another store
+
+
+def _note(instance: Pool | Tenant | TenantLimits, using: str, *, gone: bool = False) -> None:
+    changes = _pending.by_database.setdefault(using, _Changes())
+    match instance:
+        case Pool():
+            changes.pools.add(instance.pk)
+            if gone:
+                changes.gone_pools[instance.pk] = instance.name
+        case TenantLimits():
+            changes.limits.add((instance.pool_id, instance.tenant_id, instance.lane))
+        case Tenant():
+            changes.gone_tenants[instance.pk] = instance.key
+    # One registration per change, because a rolled-back savepoint takes its registrations along. The first that runs
+    # delivers all changes together; the others find nothing left.
+    transaction.on_commit(lambda: _deliver(using), using=using, robust=True)
+
+
+def _deliver(using: str) -> None:
+    global _quiet_until
+    changes = _pending.by_database.pop(using, None)
+    if changes is None:
+        return
+    if time.monotonic() < _quiet_until:
+        logger.info("left to the scheduler's repair: the store was away a moment ago")
+        return
+    deadline = time.monotonic() + TRY_S
+    try:
+        for name, with_pool, scopes in _by_pool(changes, using):
+            _push(name, with_pool, scopes, using, deadline)
+    except DuctorError as error:
+        _quiet_until = time.monotonic() + QUIET_S
+        logger.warning(
+            "saved, but not in force yet: the store did not take it; the scheduler's repair brings it over",
+            extra={"code": error.code, "reason": str(error)},
+        )
+
+
+def _by_pool(changes: _Changes, using: str) -> Iterator[tuple[str, bool, list[Scope]]]:
+    """(pool's name, whether its own settings changed, its scopes that changed). What was rolled back has no name."""
+    pools = changes.pools | {pool_id for pool_id, _, _ in changes.limits}
+    names = _values(Pool.objects.using(using).values_list("pk", "name"), pools) | changes.gone_pools
+    tenants = {tenant_id for _, tenant_id, _ in changes.limits}
+    keys = _values(Tenant.objects.using(using).values_list("pk", "key"), tenants) | changes.gone_tenants
+    for pool_id in sorted(pools & names.keys()):
+        scopes = [(keys[tenant], lane) for pool, tenant, lane in changes.limits if pool == pool_id and tenant in keys]
+        yield names[pool_id], pool_id in changes.pools, scopes
+
+
+def _push(name: str, with_pool: bool, scopes: Sequence[Scope], using: str, deadline: float) -> None:
+    above = 0
+    for _ in range(VERSION_TRIES):
+        version = versions.next(above)
+        pool = wanted_pool(name, using) if with_pool else None
+        wanted = wanted_scopes(name, scopes, using)
+
+        def bring(version: int = version, pool: Any = pool, wanted: Any = wanted) -> int:
+            """0 when in force, else the version that stands in the way."""
+            try:
+                if not write(name, version, pool, wanted):
+                    logger.warning(
+                        "the policy of a pool changes once nothing waits in it; its other settings are in force",
+                        extra={"pool": name},
+                    )
+            except OldVersion:
+                return shards.reads(name).version()
+            return 0
+
+        above = _within(deadline - time.monotonic(), bring)
+        if not above:
+            return
+        # Somebody wrote something later, perhaps another scope only: read again, under a version above theirs.
+    raise OldVersion(f"others kept changing the pool {name!r} meanwhile")
+
+
+def _within(seconds: float, call: Callable[[], T]) -> T:
+    """`call()`, waited for at most so long, else StoreUnavailable.
+
+    Time-outs of sockets do not bound it: a name that does not resolve, several addresses or sentinels add up. A call
+    that came too late still ends in its own thread; being late does no harm, by its version.
+    """
+    answer: list[T] = []
+    fault: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            with connection.translate_errors():
+                answer.append(call())
+        except BaseException as error:  # handed over to the caller
+            fault.append(error)
+
+    thread = threading.Thread(target=run, name="ductor-sync", daemon=True)
+    thread.start()
+    thread.join(max(0.0, seconds))
+    if answer:
+        return answer[0]
+    if fault:
+        raise fault[0]
+    raise StoreUnavailable(f"The store at {connection.label()} did not answer within {TRY_S:g} s. Is it running?")
+
+
+def _values(rows: Any, ids: set[int]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for chunk in chunks(sorted(ids), 500):
+        found.update(rows.filter(pk__in=chunk))
+    return found

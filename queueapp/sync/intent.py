@@ -1,0 +1,120 @@
+"""What SQL asks of the store, as the store's records, and how it is written. Used by `delivery` and `comparison`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from django.core.exceptions import ImproperlyConfigured, ValidationError
+
+from queueapp import conf
+from queueapp.errors import PolicyBusy
+from queueapp.models import Pool, TenantLimits
+from queueapp.store import shards
+from queueapp.store.records import PoolConf, ScopeLimits
+
+T = TypeVar("T")
+Scope = tuple[str, str]
+"""(tenant key, lane); the lane is empty for the tenant itself."""
+
+CHUNK = 200
+"""Scopes in one call of `configure`, and in one SQL query."""
+
+
+class _Versions:
+    """Microseconds since the epoch, made to grow strictly within this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = 0
+
+    def next(self, above: int = 0) -> int:
+        """A version larger than every earlier one, and than `above`: what the store has from a clock ahead of ours."""
+        with self._lock:
+            self._last = max(time.time_ns() // 1000, self._last + 1, above + 1)
+            return self._last
+
+
+versions = _Versions()
+
+
+def ensure_pools() -> list[str]:
+    """Make rows for the pools that the settings name and SQL does not have; the names of those made.
+
+    A row that exists is left as it is: from then on the admin decides, not the settings.
+    """
+    made = []
+    for name in sorted(conf.known_pools() - set(Pool.objects.values_list("name", flat=True))):
+        try:
+            Pool(name=name, **_from_settings(name)).full_clean()
+        except ValidationError as error:
+            raise ImproperlyConfigured(f'DUCTOR["POOLS"]["{name}"]: {" ".join(error.messages)}') from error
+        if Pool.objects.get_or_create(name=name, defaults=_from_settings(name))[1]:
+            made.append(name)
+    return made
+
+
+def wanted_pool(name: str, using: str) -> PoolConf:
+    """What SQL says of a pool; without a row what the settings say, which is also what its row would begin with."""
+    pool = Pool.objects.using(using).filter(name=name).first() or Pool(name=name, **_from_settings(name))
+    return PoolConf(
+        policy=pool.policy,
+        paused=pool.paused,
+        max_in_flight=pool.max_in_flight,
+        cost_unit=pool.cost_unit,
+        default_cost=float(pool.default_cost),
+        default_weight=float(pool.default_weight),
+    )
+
+
+def wanted_scopes(name: str, scopes: Iterable[Scope], using: str) -> list[ScopeLimits]:
+    """What SQL says of each scope, in order; a scope without a row is to be cleared."""
+    asked = list(dict.fromkeys(scopes))
+    found: dict[Scope, ScopeLimits] = {}
+    for chunk in chunks(asked, CHUNK):
+        rows = TenantLimits.objects.using(using).filter(
+            pool__name=name, tenant__key__in={tenant for tenant, _ in chunk}, lane__in={lane for _, lane in chunk}
+        )
+        found |= {(row.tenant.key, row.lane): scope_limits(row) for row in rows.select_related("tenant").order_by()}
+    return [found.get(scope) or ScopeLimits(tenant=scope[0], lane=scope[1], clear=True) for scope in asked]
+
+
+def scope_limits(row: TenantLimits) -> ScopeLimits:
+    """What one row asks for. Its tenant should be loaded."""
+    return ScopeLimits(
+        tenant=row.tenant.key, lane=row.lane, weight=row.weight, max_in_flight=row.max_in_flight, paused=row.paused
+    )
+
+
+def write(name: str, version: int, pool: PoolConf | None, scopes: Sequence[ScopeLimits]) -> bool:
+    """Bring it into force under one version, in calls of bounded size.
+
+    False: all of it but the policy, which cannot change while jobs wait in the pool. OldVersion: somebody wrote
+    something later, and nothing more of this is written.
+    """
+    store = shards.store(name)
+    complete = True
+    if pool is not None:
+        try:
+            store.configure(version, pool=pool)
+        except PolicyBusy:
+            # The policy waits until the pool is empty; a pause or a ceiling set with it must not.
+            in_force = shards.reads(name).configured().policy
+            store.configure(version, pool=replace(pool, policy=in_force))
+            complete = False
+    for chunk in chunks(scopes, CHUNK):
+        store.configure(version, scopes=chunk)
+    return complete
+
+
+def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _from_settings(name: str) -> dict[str, Any]:
+    """The values of `DUCTOR["POOLS"][name]`, by field of Pool."""
+    return dict(conf.settings.pools.get(name, {}))

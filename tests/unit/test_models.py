@@ -1,0 +1,142 @@
+"""The rows that people configure: what they refuse, with which words, and what they keep."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+from django.contrib.auth.models import Permission
+from django.core.exceptions import ValidationError
+from django.core.management import call_command
+from django.db import IntegrityError, transaction
+from django.test import override_settings
+
+from queueapp import models
+from queueapp.models import Pool, Tenant, TenantLimits
+from queueapp.store.keys import pool_code
+
+pytestmark = pytest.mark.django_db
+
+
+def messages(instance: Any) -> dict[str, list[str]]:
+    """Field → messages of what `full_clean` refuses."""
+    with pytest.raises(ValidationError) as caught:
+        instance.full_clean()
+    return caught.value.message_dict
+
+
+def limits(**values: Any) -> TenantLimits:
+    """Limits of a tenant and a pool that exist, not saved yet."""
+    return TenantLimits(pool=Pool.objects.create(name="mail"), tenant=Tenant.objects.create(key="acme"), **values)
+
+
+@pytest.mark.parametrize("name", ["", "Emails", "-mail", "e mail", "mail!", "a" * 65, "é", "mail\n"])
+def test_a_pool_name_out_of_form_is_refused(name: str) -> None:
+    assert "name" in messages(Pool(name=name))
+
+
+def test_a_refusal_names_field_value_and_remedy() -> None:
+    said = messages(Pool(name="E Mail", default_cost=0))
+    assert said["name"] == [
+        "name “E Mail” is not allowed: use up to 64 of a–z, 0–9, “_” and “-”, beginning with a letter or a digit."
+    ]
+    assert said["default_cost"] == ["default cost 0.0 is not allowed: use a number from 1 to 1000000000."]
+
+
+@pytest.mark.parametrize("key", ["", "_other", "a b", "a|b", "a" * 65, "ä", "acme\n"])
+def test_a_tenant_key_out_of_form_is_refused(key: str) -> None:
+    assert "key" in messages(Tenant(key=key))
+
+
+@pytest.mark.parametrize("key", ["acme", "A.b:c@d-9_", "-", "7" * 64])
+def test_a_tenant_key_in_form_is_taken(key: str) -> None:
+    Tenant(key=key).full_clean()
+
+
+@pytest.mark.parametrize("weight", [0, -1, 0.0009, 1000.1, 1e9, math.nan, math.inf])
+def test_a_weight_out_of_range_is_refused_by_form_and_by_database(weight: float) -> None:
+    row = limits(weight=weight)
+    [said] = messages(row)["weight"][:1]
+    assert said == f"weight {float(weight)} is not allowed: use a number from 0.001 to 1000."
+    if not math.isnan(weight):  # SQLite stores NaN as NULL, which is refused by another constraint
+        with pytest.raises(IntegrityError), transaction.atomic():
+            row.save()
+
+
+@pytest.mark.parametrize("weight", [0.001, 1, 1000])
+def test_a_weight_in_range_is_taken(weight: float) -> None:
+    row = limits(weight=weight)
+    row.full_clean()
+    row.save()
+
+
+@pytest.mark.parametrize(("ceiling", "taken"), [(None, True), (0, True), (8, True), (-1, False)])
+def test_a_ceiling_is_empty_or_at_least_zero(ceiling: int | None, taken: bool) -> None:
+    pool = Pool(name="mail", max_in_flight=ceiling)
+    if taken:
+        pool.full_clean()
+    else:
+        assert "max_in_flight" in messages(pool)
+
+
+def test_a_scope_has_one_row() -> None:
+    pool, tenant = Pool.objects.create(name="mail"), Tenant.objects.create(key="acme")
+    TenantLimits.objects.create(pool=pool, tenant=tenant)
+    TenantLimits.objects.create(pool=pool, tenant=tenant, lane="bulk")
+    again = TenantLimits(pool=pool, tenant=tenant, lane="")
+    assert "__all__" in messages(again)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        again.save()
+
+
+def test_a_lane_out_of_form_is_refused() -> None:
+    row = limits(lane="a|b")
+    assert "lane “a|b” is not allowed" in messages(row)["lane"][0]
+
+
+def test_a_pool_gets_its_code_and_keeps_it() -> None:
+    pool = Pool.objects.create(name="mail")
+    assert pool.code == pool_code("mail")
+    pool.name = "post"
+    pool.save()
+    pool.refresh_from_db()
+    assert pool.code == pool_code("mail")
+
+
+def test_two_pools_with_one_code_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "pool_code", lambda name: "000000")
+    Pool.objects.create(name="mail")
+    assert "same code as the pool “mail”" in messages(Pool(name="post"))["name"][0]
+
+
+def test_a_tenant_key_cannot_be_changed() -> None:
+    tenant = Tenant.objects.create(key="acme")
+    tenant.key = "other"
+    assert "stays “acme”" in messages(tenant)["key"][0]
+    tenant.key, tenant.name = "acme", "Acme"
+    tenant.full_clean()
+
+
+def test_the_permissions_to_operate_exist() -> None:
+    found = set(Permission.objects.filter(content_type__model="operations").values_list("codename", flat=True))
+    assert found == {
+        "view_operations",
+        "view_payload",
+        "operate_pool",
+        "operate_job",
+        "discard_job",
+        "view_all_tenants",
+    }
+
+
+def test_the_tables_live_in_the_database_of_the_settings() -> None:
+    with override_settings(DUCTOR={**django_settings.DUCTOR, "DATABASE": "elsewhere"}):
+        assert Pool.objects.all().db == "elsewhere"
+        assert Pool.objects.using("default").db == "default"
+        assert Tenant(key="acme")._state.db == "elsewhere"
+
+
+def test_no_migration_is_missing() -> None:
+    call_command("makemigrations", "queueapp", check=True, dry_run=True, verbosity=0)

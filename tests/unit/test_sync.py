@@ -1,0 +1,439 @@
+"""The bridge from SQL to the store: within a second after a save, never in its way, and repaired later."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+from django.db import transaction
+from django.test import override_settings
+from pytest_django import DjangoCaptureOnCommitCallbacks
+
+from queueapp import sync
+from queueapp.errors import OldVersion, StoreUnavailable
+from queueapp.models import Pool, Tenant, TenantLimits
+from queueapp.store import connection, shards
+from queueapp.store.records import NewJob, PoolConf, ScopeLimits
+from queueapp.sync import comparison, delivery, intent
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def pool() -> Pool:
+    return Pool.objects.create(name="mail")
+
+
+@pytest.fixture
+def tenant() -> Tenant:
+    return Tenant.objects.create(key="acme")
+
+
+@pytest.fixture
+def commit(redis_url: str, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks) -> Callable[[], Any]:
+    """`with commit():` runs what the block registered for after the commit. The store is the tests' server."""
+    return lambda: django_capture_on_commit_callbacks(execute=True)
+
+
+@pytest.fixture(autouse=True)
+def _from_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "_turn", comparison._Turn())
+    monkeypatch.setattr(delivery, "_pending", delivery._Pending())
+    for module in (intent, delivery, comparison):
+        monkeypatch.setattr(module, "versions", intent._Versions())
+
+
+@pytest.fixture
+def away() -> Iterator[None]:
+    """A store that refuses connections at once."""
+    with override_settings(DUCTOR={**django_settings.DUCTOR, "REDIS_URL": "unix:///nonexistent/store.sock"}):
+        yield
+
+
+@pytest.fixture
+def silent() -> Iterator[None]:
+    """A store that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
+        with override_settings(DUCTOR={**django_settings.DUCTOR, "REDIS_URL": url}):
+            yield
+            # Closed first, so that whoever still waits for an answer gives up and lets go of what it holds.
+            listener.close()
+            connection.reset()
+
+
+def scopes(name: str = "mail") -> dict[tuple[str, str], ScopeLimits]:
+    return shards.reads(name).scope_limits()
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, module: Any) -> list[int]:
+    """How many scopes each `write` of a module brings over."""
+    sizes: list[int] = []
+
+    def write(*args: Any) -> bool:
+        sizes.append(len(args[3]))
+        return intent.write(*args)
+
+    monkeypatch.setattr(module, "write", write)
+    return sizes
+
+
+# -- after a save ------------------------------------------------------------------------------------------------
+
+
+def test_a_saved_pool_is_in_force(commit: Callable[[], Any]) -> None:
+    with commit():
+        Pool.objects.create(name="mail", policy="fifo", paused=True, max_in_flight=0, cost_unit="rows", default_cost=7)
+    assert shards.reads("mail").configured() == PoolConf(
+        policy="fifo", paused=True, max_in_flight=0, cost_unit="rows", default_cost=7.0
+    )
+    assert shards.pools()["mail"] == Pool.objects.get().code
+
+
+def test_saved_limits_are_in_force(commit: Callable[[], Any], pool: Pool, tenant: Tenant) -> None:
+    with commit():
+        TenantLimits.objects.create(pool=pool, tenant=tenant, weight=4, max_in_flight=8)
+        TenantLimits.objects.create(pool=pool, tenant=tenant, lane="bulk", weight=0.1, paused=True)
+    assert scopes() == {
+        ("acme", ""): ScopeLimits(tenant="acme", weight=4.0, max_in_flight=8),
+        ("acme", "bulk"): ScopeLimits(tenant="acme", lane="bulk", weight=0.1, paused=True),
+    }
+
+
+def test_nothing_is_in_force_before_the_commit(commit: Callable[[], Any], pool: Pool, tenant: Tenant) -> None:
+    with commit():
+        TenantLimits.objects.create(pool=pool, tenant=tenant, weight=4)
+        assert scopes() == {}
+    assert len(scopes()) == 1
+
+
+def test_what_was_rolled_back_with_its_savepoint_is_not_in_force(
+    commit: Callable[[], Any], pool: Pool, tenant: Tenant
+) -> None:
+    with commit():
+        with transaction.atomic():
+            TenantLimits.objects.create(pool=pool, tenant=tenant, weight=4)
+            transaction.set_rollback(True)
+        TenantLimits.objects.create(pool=pool, tenant=tenant, lane="bulk", weight=3)
+    assert set(scopes()) == {("acme", "bulk")}
+
+
+def test_many_rows_of_a_transaction_go_over_together(
+    commit: Callable[[], Any], pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = counted(monkeypatch, delivery)
+    with commit():
+        for number in range(20):
+            TenantLimits.objects.create(pool=pool, tenant=Tenant.objects.create(key=f"t{number}"), weight=2)
+    assert calls == [20]
+    assert len(scopes()) == 20
+
+
+def test_deleted_limits_return_to_the_defaults(commit: Callable[[], Any], pool: Pool, tenant: Tenant) -> None:
+    with commit():
+        limits = TenantLimits.objects.create(pool=pool, tenant=tenant, weight=4, paused=True)
+    assert set(scopes()) == {("acme", "")}
+    with commit():
+        limits.delete()
+    assert scopes() == {}
+
+
+def test_a_deleted_tenant_takes_its_limits_along(commit: Callable[[], Any], pool: Pool, tenant: Tenant) -> None:
+    with commit():
+        TenantLimits.objects.create(pool=pool, tenant=tenant, weight=4)
+    with commit():
+        tenant.delete()
+    assert scopes() == {}
+
+
+def test_a_deleted_pool_returns_to_the_defaults(commit: Callable[[], Any], tenant: Tenant) -> None:
+    with commit():
+        pool = Pool.objects.create(name="mail", policy="fifo", max_in_flight=3)
+        TenantLimits.objects.create(pool=pool, tenant=tenant, weight=4)
+    with commit():
+        pool.delete()
+    assert shards.reads("mail").configured() == PoolConf()
+    assert scopes() == {}
+
+
+def test_a_tenant_without_limits_asks_nothing_of_the_store(away: None, commit: Callable[[], Any], caplog: Any) -> None:
+    with commit():
+        Tenant.objects.create(key="acme").save()
+    assert caplog.records == []
+
+
+def test_the_policy_of_a_pool_with_jobs_waits_and_the_rest_does_not(commit: Callable[[], Any], caplog: Any) -> None:
+    with commit():
+        pool = Pool.objects.create(name="mail", policy="tiered")
+    job = NewJob(id="0" * 22, task="shop.tasks.send", tenant="acme", payload=b"{}", fingerprint="0" * 16)
+    store = shards.store("mail")
+    store.enqueue([job])
+    with commit():
+        pool.policy, pool.paused = "fifo", True
+        pool.save()
+    assert shards.reads("mail").configured() == PoolConf(policy="tiered", paused=True)
+    assert "the policy of a pool changes once nothing waits" in caplog.text
+    store.cancel([job.id])
+    sync.repair()
+    assert shards.reads("mail").configured() == PoolConf(policy="fifo", paused=True)
+    assert store.verify() == []
+
+
+# -- the store is away -------------------------------------------------------------------------------------------
+
+
+def test_a_save_works_without_the_store_and_repair_brings_it_over(
+    commit: Callable[[], Any], caplog: Any, redis_url: str
+) -> None:
+    with override_settings(DUCTOR={**django_settings.DUCTOR, "REDIS_URL": "unix:///nonexistent/store.sock"}), commit():
+        pool = Pool.objects.create(name="mail", max_in_flight=3)
+        TenantLimits.objects.create(pool=pool, tenant=Tenant.objects.create(key="acme"), weight=4)
+    assert [(record.name, record.levelno) for record in caplog.records] == [("queueapp.sync.delivery", logging.WARNING)]
+    assert caplog.records[0].code == "store_unavailable"
+    assert sync.repair() == 2
+    assert shards.reads("mail").configured().max_in_flight == 3
+    assert scopes()[("acme", "")].weight == 4
+
+
+def test_a_save_waits_at_most_a_second_for_a_silent_store(silent: None, commit: Callable[[], Any]) -> None:
+    began = time.monotonic()
+    with commit():
+        Pool.objects.create(name="mail")
+    first = time.monotonic()
+    with commit():
+        Pool.objects.create(name="post")
+    assert first - began < 1.5
+    assert time.monotonic() - first < 0.5, "a loop of saves must not wait each time"
+
+
+def test_a_wait_for_many_slow_answers_is_bounded_too(
+    monkeypatch: pytest.MonkeyPatch, commit: Callable[[], Any], caplog: Any
+) -> None:
+    monkeypatch.setattr(delivery, "TRY_S", 0.1)
+    monkeypatch.setattr(delivery, "write", lambda *args: time.sleep(0.6))
+    began = time.monotonic()
+    with commit():
+        for name in "abcdef":
+            Pool.objects.create(name=name)
+    assert time.monotonic() - began < 0.5
+    assert "did not answer within" in caplog.records[0].reason
+
+
+def test_an_unexpected_fault_does_not_fail_the_save(commit: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "write", lambda *args: 1 / 0)
+    with commit():
+        Pool.objects.create(name="mail")
+    assert Pool.objects.exists()
+
+
+def test_a_page_asks_for_at_most_a_second(silent: None) -> None:
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        sync.overview("mail")
+    assert time.monotonic() - began < 1.5
+
+
+def test_loaddata_does_not_touch_the_store(
+    monkeypatch: pytest.MonkeyPatch, commit: Callable[[], Any], tmp_path: Path
+) -> None:
+    fixture = tmp_path / "pools.json"
+    moment = "2030-01-01T00:00:00Z"
+    fields = {"name": "mail", "code": "abcdef", "paused": True, "created": moment, "updated": moment}
+    fixture.write_text(json.dumps([{"model": "queueapp.pool", "pk": 1, "fields": fields}]))
+    with commit():
+        call_command("loaddata", str(fixture), verbosity=0)
+    assert shards.pools() == {}
+    assert sync.repair() > 0
+    assert shards.reads("mail").configured().paused
+
+
+# -- versions ----------------------------------------------------------------------------------------------------
+
+
+def test_versions_only_grow() -> None:
+    taken = [intent.versions.next() for _ in range(1000)]
+    assert taken == sorted(set(taken))
+    assert intent.versions.next(above=taken[-1] + 10**9) > taken[-1] + 10**9
+    assert intent.versions.next() > taken[-1] + 10**9
+
+
+def test_an_older_version_is_refused(redis_url: str) -> None:
+    newer, older = PoolConf(max_in_flight=2), PoolConf(max_in_flight=1)
+    intent.write("mail", 2_000, newer, [ScopeLimits(tenant="acme", weight=2)])
+    with pytest.raises(OldVersion):
+        intent.write("mail", 1_999, older, [])
+    with pytest.raises(OldVersion):
+        intent.write("mail", 1_999, None, [ScopeLimits(tenant="acme", weight=1)])
+    assert shards.reads("mail").configured() == newer
+    assert scopes()[("acme", "")].weight == 2
+
+
+def test_a_value_read_before_a_later_one_never_overwrites_it(
+    commit: Callable[[], Any], pool: Pool, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process saves and delivers between our reading of the rows and our writing to the store."""
+    limits = TenantLimits.objects.create(pool=pool, tenant=tenant, weight=2)
+
+    def overtaken(*args: Any) -> bool:
+        monkeypatch.setattr(delivery, "write", intent.write)
+        TenantLimits.objects.filter(pk=limits.pk).update(weight=9)
+        intent.write("mail", intent.versions.next(), None, [ScopeLimits(tenant="acme", weight=9)])
+        return intent.write(*args)
+
+    monkeypatch.setattr(delivery, "write", overtaken)
+    # The rows are read in the thread that saved, the store is written to in another: the update must not be in SQLite's
+    # own way, so that both happen in this thread here.
+    monkeypatch.setattr(delivery, "_within", lambda seconds, call: call())
+    with commit():
+        limits.save()
+    assert scopes()[("acme", "")].weight == 9
+
+
+def test_a_version_from_a_clock_ahead_of_ours_does_not_lock_us_out(
+    commit: Callable[[], Any], pool: Pool, tenant: Tenant
+) -> None:
+    ahead = time.time_ns() // 1000 + 3_600_000_000
+    intent.write("mail", ahead, PoolConf(paused=True), [])
+    with commit():
+        TenantLimits.objects.create(pool=pool, tenant=tenant, weight=2)
+    assert scopes()[("acme", "")].weight == 2
+    sync.repair()
+    assert not shards.reads("mail").configured().paused
+
+
+def test_a_version_from_a_clock_ahead_of_ours_does_not_lock_the_repair_out(redis_url: str, pool: Pool) -> None:
+    intent.write("mail", time.time_ns() // 1000 + 7_200_000_000, PoolConf(paused=True), [])
+    sync.repair()
+    assert not shards.reads("mail").configured().paused
+
+
+# -- repair ------------------------------------------------------------------------------------------------------
+
+
+def test_repair_finds_what_sends_no_signal(commit: Callable[[], Any], pool: Pool, tenant: Tenant) -> None:
+    with commit():
+        TenantLimits.objects.create(pool=pool, tenant=tenant, weight=2)
+        pool.save()
+    assert sync.repair() == 0
+    TenantLimits.objects.update(weight=5, paused=True)
+    Pool.objects.update(max_in_flight=4)
+    TenantLimits.objects.bulk_create([TenantLimits(pool=pool, tenant=tenant, lane="bulk", max_in_flight=1)])
+    assert sync.repair() == 3
+    assert shards.reads("mail").configured().max_in_flight == 4
+    assert scopes() == {
+        ("acme", ""): ScopeLimits(tenant="acme", weight=5.0, paused=True),
+        ("acme", "bulk"): ScopeLimits(tenant="acme", lane="bulk", max_in_flight=1),
+    }
+    assert sync.repair() == 0
+
+
+def test_repair_removes_what_sql_no_longer_has(commit: Callable[[], Any], pool: Pool, tenant: Tenant) -> None:
+    with commit():
+        TenantLimits.objects.create(pool=pool, tenant=tenant, weight=2)
+        pool.save()
+    TenantLimits.objects.all()._raw_delete("default")
+    assert sync.repair() == 1
+    assert scopes() == {}
+    Pool.objects.update(paused=True)
+    sync.repair()
+    Pool.objects.all()._raw_delete("default")
+    sync.repair()
+    assert shards.reads("mail").configured() == PoolConf()
+
+
+def test_repair_restores_what_the_store_lost(commit: Callable[[], Any], pool: Pool, tenant: Tenant) -> None:
+    with commit():
+        TenantLimits.objects.create(pool=pool, tenant=tenant, weight=2)
+        pool.save()
+    store = shards.store("mail")
+    store.client.delete(store.keys["limits"], store.keys["conf"])
+    sync.repair()
+    assert scopes()[("acme", "")].weight == 2
+
+
+def test_a_pass_of_repair_is_bounded_and_the_next_goes_on(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch, django_assert_max_num_queries: Any
+) -> None:
+    pools = [Pool.objects.create(name=name) for name in ("mail", "post")]
+    tenants = Tenant.objects.bulk_create([Tenant(key=f"t{number:03}") for number in range(25)])
+    for pool in pools:
+        TenantLimits.objects.bulk_create([TenantLimits(pool=pool, tenant=tenant, weight=2) for tenant in tenants])
+    written = counted(monkeypatch, comparison)
+    passes = 0
+    while len(scopes("mail")) + len(scopes("post")) < 50:
+        before = len(written)
+        with django_assert_max_num_queries(16):
+            sync.repair(limit=10)
+        assert sum(written[before:]) <= 10
+        passes += 1
+        assert passes <= 15
+    # Every scope in turn: nothing is written a second time, and another time around finds nothing.
+    for _ in range(20):
+        sync.repair(limit=10)
+    assert sum(written) == 50
+
+
+def test_a_pass_over_two_thousand_rows_takes_few_queries(
+    redis_url: str, pool: Pool, tenant: Tenant, django_assert_max_num_queries: Any
+) -> None:
+    rows = [TenantLimits(pool=pool, tenant=tenant, lane=f"l{number}", weight=2) for number in range(2100)]
+    TenantLimits.objects.bulk_create(rows)
+    with django_assert_max_num_queries(30):
+        sync.repair()
+    assert 1990 < len(scopes()) <= 2000
+    sync.repair()
+    assert len(scopes()) == 2100
+
+
+def test_repair_leaves_it_to_the_next_pass_when_somebody_saves_meanwhile(
+    commit: Callable[[], Any], pool: Pool, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TenantLimits.objects.bulk_create([TenantLimits(pool=pool, tenant=tenant, weight=2)])
+
+    def overtaken(*args: Any) -> bool:
+        intent.write("mail", intent.versions.next(), PoolConf(max_in_flight=6), [])
+        return intent.write(*args)
+
+    monkeypatch.setattr(comparison, "write", overtaken)
+    sync.repair()
+    assert scopes() == {}
+    monkeypatch.setattr(comparison, "write", intent.write)
+    sync.repair()
+    assert scopes()[("acme", "")].weight == 2
+
+
+def test_repair_says_that_the_store_is_away(away: None) -> None:
+    with pytest.raises(StoreUnavailable):
+        sync.repair()
+
+
+# -- rows for pools ----------------------------------------------------------------------------------------------
+
+
+def test_the_pools_of_the_settings_get_rows_once(redis_url: str) -> None:
+    pools = {"reports": {"POLICY": "fifo", "MAX_IN_FLIGHT": 2}, "mail": {}}
+    with override_settings(DUCTOR={**django_settings.DUCTOR, "POOLS": pools}):
+        assert set(sync.ensure_pools()) >= {"default", "mail", "reports"}
+        row = Pool.objects.get(name="reports")
+        assert (row.policy, row.max_in_flight) == ("fifo", 2)
+        Pool.objects.filter(name="reports").update(max_in_flight=9)
+        assert sync.ensure_pools() == []
+    row.refresh_from_db()
+    assert row.max_in_flight == 9, "from the first start on the admin decides"
+
+
+def test_a_pool_of_the_settings_that_cannot_be_is_refused_by_name(redis_url: str) -> None:
+    with (
+        override_settings(DUCTOR={**django_settings.DUCTOR, "POOLS": {"mail": {"POLICY": "lifo"}}}),
+        pytest.raises(ImproperlyConfigured, match=r'"mail".*lifo'),
+    ):
+        sync.ensure_pools()
