@@ -24,7 +24,7 @@ def check_server(client: redis.Redis) -> list[str]:
     """
     with translate_errors():
         try:
-            info: dict[str, Any] = client.info("everything")  # type: ignore[assignment]
+            info: dict[str, Any] = client.info("everything")
         except NoPermissionError:
             return []
     version = str(info.get("redis_version", "0"))

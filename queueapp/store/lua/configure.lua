@@ -73,9 +73,9 @@ if next(filling) or fills_pool then
     local run = read_run(page[2][i])
     if run then
       for _, field in ipairs({'t:' .. run.t, 'l:' .. run.t .. '|' .. run.l}) do
-        if filling[field] then redis.call('ZADD', P .. 'slots:' .. field, tonumber(run.st), run.id) end
+        if filling[field] then redis.call('ZADD', P .. 'slots:' .. field, run.st, run.id) end
       end
-      if fills_pool then redis.call('ZADD', P .. 'slots:p', tonumber(run.st), run.id) end
+      if fills_pool then redis.call('ZADD', P .. 'slots:p', run.st, run.id) end
     end
   end
   if cursor ~= '0' then
@@ -90,10 +90,10 @@ local conf = redis.call('HMGET', P .. 'conf', 'policy', 'paused', 'max', 'weight
 pool.policy, pool.paused = conf[1] or 'tiered', conf[2] == '1'
 pool.max, pool.track = tonumber(conf[3] or nil), conf[3] and true or false
 pool.ordered = pool.policy == 'fifo'
-limits, slots.used = {}, {}
+limits, scope_cache, slots.used = {}, {}, {}
 for _, s in ipairs(scopes) do
   if s[2] == '' then
-    refresh_tenant(s[1])
+    refresh_tenant(s[1], limit_of('t:' .. s[1]))
   else
     refresh(s[1], s[2])
   end

@@ -30,6 +30,7 @@ for i, g in ipairs(next_group(tonumber(ARGV[3]), 5)) do
   if run and not row then run, word = nil, 'gone' end
   if run then
     word = 'done'
+    read_history(run)
     local fields = {'f', run.f + 1}
     if g[4] == '1' then
       local first = tonumber(redis.call('HGET', P .. 'run:' .. id, 'uk') or now)

@@ -24,7 +24,7 @@ for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do
   local id = j[1]
   local row, state, run = waiting_row(id)
   if state == 'd' then
-    redis.call('HSET', P .. 'run:' .. id, 's', 'p', 'e', 0, 'c', 0, 'f', run.f + 1)
+    redis.call('HSET', P .. 'run:' .. id, 's', 'p', 'e', 0, 'c', 0, 'f', read_history(run).f + 1)
     redis.call('HDEL', P .. 'run:' .. id, 'o', 'te', 'uk', 'sp')
     push(retried, {id = id, row = row})
     words[i] = 'retried'

@@ -28,7 +28,7 @@ for id, job in pairs(info) do
   if job.state == 'p' then expect(lanes_want, job.t, job.l) end
   if job.state == 'd' then expect(dead_want, job.t, id) end
   if job.state == 'a' then
-    for _, scope in ipairs(tracked_scopes(job.t, job.l)) do expect(slots_want, scope, id) end
+    for _, scope in ipairs(scope_of(job.t, job.l).counted) do expect(slots_want, scope, id) end
     expect(held_want, job.run.w, id)
   end
 end

@@ -33,7 +33,8 @@ end
 -- Charges the tenant's turn and the lane's turn at dispatch. Answers the packed charge and the tenant's new tag.
 local function charge(t, l, row)
   if pool.ordered then return nil end
-  local wt, wl = limit_of('t:' .. t).weight, limit_of('l:' .. t .. '|' .. l).weight
+  local scope = scope_of(t, l)
+  local wt, wl = scope.tenant.weight, scope.lane.weight
   local x = math.max(1, row.cost or estimate(row.task))
   local T, root = node(t), node('')
   add(T, l, x / wl)
@@ -45,12 +46,11 @@ end
 
 -- The true cost of a run corrects what was charged; `set` = the handler set it. Nodes are lifted by `lift_settled`.
 local function settle(run, actual, set)
-  if pool.ordered or not run.ch then return end
-  local x, wt, wl, estimated = string.match(run.ch, '^([^|]+)|([^|]+)|([^|]+)|(1?)$')
-  if estimated ~= '1' and not set then return end
+    local x, wt, wl, estimated = string.match(run.ch or '', '^([^|]+)|([^|]+)|([^|]+)|(1?)$')
+  if pool.ordered or not x or (estimated ~= '1' and not set) then return end
   local d, root, T = actual - tonumber(x), node(''), node(run.t)
   if d == 0 then return end
-  local F = add(root, run.t, d / tonumber(wt), tonumber(run.fs))
+  local F = add(root, run.t, d / tonumber(wt), run.fs)
   root.settled = true
   if F then root.finish = math.max(root.finish or F, F) end
   if score(T, run.l) or tag(root, run.t) or redis.call('HEXISTS', P .. 'counts', 'w:' .. run.t) == 1 then

@@ -5,7 +5,7 @@ local function extend(id, attempts, lease_ms)
   local run = owned_run(id, attempts)
   if not run then return false end
   push(extensions, now + lease_ms, id)
-  local elapsed = now - tonumber(run.st)
+  local elapsed = now - run.st
   local charged = tonumber(string.match(run.ch or '', '^[^|]+'))
   if charged and elapsed > charged then
     local ch = settle(run, elapsed, false)

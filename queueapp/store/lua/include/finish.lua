@@ -23,7 +23,7 @@ end
 local function finish_completed(id, attempts, run_ms, cost, result)
   local run, word = owned_run(id, attempts)
   if not run then return word end
-  run_ms = math.min(run_ms, math.max(0, now - tonumber(run.st)))
+  run_ms = math.min(run_ms, math.max(0, now - run.st))
   if result ~= '' then redis.call('SET', P .. 'result:' .. id, result) end
   to_ended(id, 'completed', {'en', attempts})
   end_lease(run)
@@ -37,7 +37,8 @@ local function finish_failed(id, attempts, run_ms, cost, retry_ms, reason, json)
   local run, word = owned_run(id, attempts)
   if not run then return word end
   local row = read_row(id)
-  run_ms = math.min(run_ms, math.max(0, now - tonumber(run.st)))
+  read_history(run)
+  run_ms = math.min(run_ms, math.max(0, now - run.st))
   record_attempt(run, 'error', json)
   local fields = {'e', run.e + 1, 'en', attempts}
   local again = retry_ms >= 0 and row and run.e + 1 < row.max_attempts
@@ -69,7 +70,7 @@ local function give_back(run, row, delay_ms, fields)
     to_scheduled(run.id, now + delay_ms)
   else
     redis.call('HSET', P .. 'run:' .. run.id, 's', 'p', 'en', run.a, unpack(fields))
-    to_pending(run.id, run.t, run.l, row.tier, tonumber(run.r))
+    to_pending(run.id, run.t, run.l, row.tier, run.r)
   end
   if row.expires then append(moves.add, 'expiring', row.expires, run.id) end
   count_waiting(run.t, 1)
@@ -78,9 +79,10 @@ end
 
 -- A lease that expired, or whose worker is lost. Only a job that had begun counts it as a crash; another is forgiven.
 local function recover(run, row)
+  read_history(run)
   record_attempt(run, 'lost', '{}')
   count('lost')
-  if run.b ~= '1' then
+  if not run.b then
     give_back(run, row, 0, {'f', run.f + 1})
     return 'pending'
   end

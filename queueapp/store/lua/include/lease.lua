@@ -9,7 +9,8 @@ local function leased_before(worker, seq)
     if run and run.s == 'a' and redis.call('HGET', P .. 'run:' .. id, 'ls') == seq then
       local text = redis.call('GET', P .. 'job:' .. id)
       local deadline = tonumber(redis.call('ZSCORE', P .. 'active', id))
-      push(rows, {id, run.a, run.e, run.c, tonumber(run.st), deadline, run.n, text})
+      read_history(run)
+      push(rows, {id, run.a, run.e, run.c, run.st, deadline, run.n, text})
     end
   end
   return rows
@@ -28,25 +29,25 @@ end
 local function commit_leases(found, worker, seq, lease_ms, begin)
   local rows, members, deadlines = {}, {}, {}
   for i, job in ipairs(found.jobs) do
-    local row, run = job.row, job.run or {a = 0, c = 0, e = 0, f = 0}
-    local fields = {
-      's', 'a', 'a', run.a + 1, 'w', worker, 'ls', seq, 'st', now, 't', row.tenant, 'n', row.task,
-      'sm', row.submitted, 'r', job.r, 'b', (i <= begin or run.c >= 2) and '1' or '0',
-    }
-    if row.lane ~= 'main' then push(fields, 'l', row.lane) end
-    if job.ch then
-      push(fields, 'ch', job.ch)
-      push(fields, 'fs', job.fs)
+    local row, run, key = job.row, job.run, P .. 'run:' .. job.id
+    local attempts, errors, crashes = 1, 0, 0
+    if run then
+      attempts, errors, crashes = run.a + 1, run.e, run.c
+      if not run.s1 and run.st then redis.call('HSET', key, 's1', run.st) end
+      if run.sp then redis.call('HDEL', key, 'sp') end
     end
-    if run.st and not run.s1 then push(fields, 's1', run.st) end
-    redis.call('HSET', P .. 'run:' .. job.id, unpack(fields))
-    if run.sp then redis.call('HDEL', P .. 'run:' .. job.id, 'sp') end
+    local begun = (i <= begin or crashes >= 2) and '1' or '0'
+    redis.call(
+      'HSET', key, 's', 'a', 'a', attempts, 'w', worker, 'ls', seq, 'st', now, 't', row.tenant, 'n', row.task,
+      'sm', row.submitted, 'r', job.r, 'b', begun, 'ch', job.ch or '', 'fs', job.fs or 0
+    )
+    if row.lane ~= 'main' then redis.call('HSET', key, 'l', row.lane) end
     push(members, job.id)
     push(deadlines, now + lease_ms, job.id)
     remove_from(job.set, job.id)
     if row.expires then remove_from('expiring', job.id) end
     count_waiting(row.tenant, -1)
-    rows[i] = {job.id, run.a + 1, run.e, run.c, now, now + lease_ms, row.task, job.text}
+    rows[i] = {job.id, attempts, errors, crashes, now, now + lease_ms, row.task, job.text}
   end
   variadic('ZADD', P .. 'active', deadlines)
   variadic('SADD', P .. 'held:' .. worker, members)

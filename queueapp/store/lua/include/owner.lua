@@ -8,7 +8,7 @@ local function owned_run(id, attempts)
   if run.s == 'a' and run.a == attempts then
     return run
   end
-  if tonumber(run.en) == attempts then
+  if run.en == attempts then
     return nil, 'done'
   end
   return nil, 'stale'

@@ -104,26 +104,26 @@ local function pick(want, alone)
     local text = row_text(Q)
     local row = text and parse_row(text)
     local run = row and row.state == 'h' and read_run(id) or nil
+    if run then read_history(run) end
     local taken = true
     if not row or (row.state == 'h' and not run) or row.tenant ~= t then
       push(found.broken, {id = id, L = L, set = Q.set})
     elseif row.expires and row.expires <= now then
       push(found.expired, {id = id, row = row})
     elseif run and run.c >= 2 and not (alone and #found.jobs == 0) then
-      if run.sp and now - tonumber(run.sp) >= 5000 then break end
+      if run.sp and now - run.sp >= 5000 then break end
       if not run.sp then push(found.passed, id) end
       hide(T, l)
       if not least(T) then hide(root, t) end
       taken = false
     else
-      local job = {id = id, row = row, run = run, r = r, set = Q.set, text = text}
-      job.ch, job.fs = charge(t, l, row)
+      local ch, fs = charge(t, l, row)
       take_slots(t, l, id)
       if L.qc then
         L.boost = boosted and L.boost + 1 or 0
         boosts[L.name] = L.boost > 0 and L.boost
       end
-      push(found.jobs, job)
+      push(found.jobs, {id = id, row = row, run = run, r = r, set = Q.set, text = text, ch = ch, fs = fs})
       bytes = bytes + #text
     end
     if taken then

@@ -1,9 +1,6 @@
 -- Puts the pointers right: a lane stands in its tenant's walk exactly while it is runnable, a tenant in the root's walk
 -- exactly while one of its lanes does and the tenant itself may run. The ONLY place that calls enter and leave;
 -- every script calls it last, for each (tenant, lane) that it touched.
-local function below_ceiling(limit, scope)
-  return not (limit.max and slots_used(scope) >= limit.max)
-end
 
 -- Rank of the lane's head under an ordered policy, else whether it has work at all.
 local function lane_head(t, l)
@@ -33,20 +30,21 @@ local function set_child(N, c, runnable, pointer)
   end
 end
 
-local function refresh_tenant(t, has_lane)
-  local limit, T = limit_of('t:' .. t), node(t)
+local function refresh_tenant(t, limit, has_lane)
+  local T = node(t)
   local pointer = (not has_lane or pool.ordered) and least(T)
-  local runnable = (has_lane or pointer or T.hidden) and not limit.paused and below_ceiling(limit, 't:' .. t)
+  local runnable = (has_lane or pointer or T.hidden) and not limit.paused
+    and (not limit.max or slots_used('t:' .. t) < limit.max)
   set_child(node(''), t, runnable, pointer)
 end
 
 -- `head` is what `lane_head` would answer, where the caller knows it.
 local function refresh(t, l, head)
-  local name = t .. '|' .. l
-  local limit = limit_of('l:' .. name)
+  local scope = scope_of(t, l)
+  local limit = scope.lane
   if head == nil then head = lane_head(t, l) end
-  local runnable = head and not limit.paused and below_ceiling(limit, 'l:' .. name)
+  local runnable = head and not limit.paused and (not limit.max or slots_used('l:' .. scope.name) < limit.max)
   set_child(node(t), l, runnable, head)
-  if not head and pool.tiers then boosts[name] = false end
-  refresh_tenant(t, runnable)
+  if not head and pool.tiers then boosts[scope.name] = false end
+  refresh_tenant(t, scope.tenant, runnable)
 end

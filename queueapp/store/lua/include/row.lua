@@ -30,22 +30,26 @@ local function read_row(id)
   return parse_row(redis.call('GETRANGE', P .. 'job:' .. id, 0, 399))
 end
 
--- Fields of the run hash, in the order in which `read_run` answers them.
--- s state, a attempts, en attempt that ended, w worker, c crashes, f forgiven, e errors, st lease start, t tenant,
--- l lane (absent = main), n task number, sm submitted, r rank, b begun, ch charge, fs tenant's tag after it,
--- s1 first lease start (absent = st), sp when a suspect was first passed over
-local RUN = {'s', 'a', 'en', 'w', 'c', 'f', 'e', 'st', 't', 'l', 'n', 'sm', 'r', 'b', 'ch', 'fs', 's1', 'sp'}
-
--- The run hash as a table by field; nil when there is none or its key has the wrong type.
+-- The run hash: s state, a attempts, en attempt that ended, w worker, st lease start, t tenant, l lane (absent = main),
+-- n task number, ch charge, fs tenant's tag after it; and its history: e errors, c crashes, f forgiven, r rank, b begun,
+-- s1 first lease start (absent = st), sp when a suspect was first passed over, ls seq of the leasing call, sm submitted,
+-- uk unknown task since, o outcome or reason, te time of the end.
+-- nil when there is no hash or its key has the wrong type.
 local function read_run(id)
-  local values = redis.pcall('HMGET', P .. 'run:' .. id, unpack(RUN))
-  if values.err or not values[1] then return nil end
-  local run = {id = id}
-  for i, field in ipairs(RUN) do run[field] = values[i] or nil end
-  run.a = tonumber(run.a) or 0
-  run.c = tonumber(run.c) or 0
-  run.f = tonumber(run.f) or 0
-  run.e = tonumber(run.e) or 0
-  run.l = run.l or 'main'
+  local v = redis.pcall('HMGET', P .. 'run:' .. id, 's', 'a', 'en', 'w', 'st', 't', 'l', 'n', 'ch', 'fs')
+  if v.err or not v[1] then return nil end
+  return {
+    id = id, s = v[1], a = tonumber(v[2]) or 0, en = tonumber(v[3] or nil), w = v[4] or nil, st = tonumber(v[5] or nil),
+    t = v[6], l = v[7] or 'main', n = v[8], ch = v[9] or nil, fs = tonumber(v[10] or nil),
+    e = 0, c = 0, f = 0, r = 0, b = false, s1 = false, sp = false,
+  }
+end
+
+-- Adds the budgets and the place in line. Only what fails, is lost, is given back or waits again needs them.
+local function read_history(run)
+  local v = redis.call('HMGET', P .. 'run:' .. run.id, 'e', 'c', 'f', 'r', 'b', 's1', 'sp')
+  run.e, run.c, run.f = tonumber(v[1] or 0), tonumber(v[2] or 0), tonumber(v[3] or 0)
+  run.r, run.b = tonumber(v[4] or 0), v[5] == '1'
+  run.s1, run.sp = v[6], tonumber(v[7] or nil)
   return run
 end

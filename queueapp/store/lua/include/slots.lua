@@ -1,7 +1,7 @@
 -- Configured limits, and slots in use. A slot is a membership in `slots:<scope>` scored by the lease's start; the size
 -- of the set is the number in use, so that releasing twice is a no-op and nothing can drift. Slots are kept only for
 -- scopes that have a ceiling; a ceiling set later applies when `configure` has back-filled its slots (flag fill).
-local limits = {}
+local limits, scope_cache = {}, {}
 local slots = {used = {}, add = {}}
 
 local DEFAULTS = {
@@ -49,17 +49,27 @@ local function pool_open()
   return not pool.paused and not (pool.max and slots_used('p') >= pool.max)
 end
 
--- The scopes of (tenant, lane) that count slots.
-local function tracked_scopes(t, l)
-  local scopes = {}
-  if pool.track then scopes[1] = 'p' end
-  if limit_of('t:' .. t).track then scopes[#scopes + 1] = 't:' .. t end
-  if limit_of('l:' .. t .. '|' .. l).track then scopes[#scopes + 1] = 'l:' .. t .. '|' .. l end
-  return scopes
+-- What is configured for (tenant, lane), looked up once a call: name, the limits of both, and the scopes that count slots.
+local function scope_of(t, l)
+  local by_lane = scope_cache[t]
+  if not by_lane then
+    by_lane = {}
+    scope_cache[t] = by_lane
+  end
+  local found = by_lane[l]
+  if not found then
+    local name = t .. '|' .. l
+    found = {name = name, tenant = limit_of('t:' .. t), lane = limit_of('l:' .. name), counted = {}}
+    if pool.track then push(found.counted, 'p') end
+    if found.tenant.track then push(found.counted, 't:' .. t) end
+    if found.lane.track then push(found.counted, 'l:' .. name) end
+    by_lane[l] = found
+  end
+  return found
 end
 
 local function take_slots(t, l, id)
-  for _, scope in ipairs(tracked_scopes(t, l)) do
+  for _, scope in ipairs(scope_of(t, l).counted) do
     slots.used[scope] = slots_used(scope) + 1
     append(slots.add, scope, now, id)
   end
@@ -72,10 +82,10 @@ end
 
 -- True when something was given back, so that the caller refreshes (t, l).
 local function release_slots(t, l, id)
-  local scopes = tracked_scopes(t, l)
-  for _, scope in ipairs(scopes) do
+  local counted = scope_of(t, l).counted
+  for _, scope in ipairs(counted) do
     local gone = redis.call('ZREM', P .. 'slots:' .. scope, id)
     if slots.used[scope] then slots.used[scope] = slots.used[scope] - gone end
   end
-  return #scopes > 0
+  return #counted > 0
 end
