@@ -1,0 +1,246 @@
+"""The system checks. Every id is stable; `tests/unit/test_checks.py` has one test for each.
+
+They read settings and modules, never the store and never a table. `apps.ready()` imports this module, which registers
+them. `E003` and `E004` are the backend's own (`DuctorBackend.check`), faults of single settings are `E1nn`
+(`setting_readers.READERS`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from django.apps import AppConfig, apps
+from django.conf import settings as django_settings
+from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.management import find_commands
+
+from queueapp import conf
+from queueapp.policies import registry
+from queueapp.producer.discovery import load_tasks
+
+COMMANDS = frozenset({"worker", "scheduler", "bench", "stack", "ductor"})
+"""Our commands that another app could have, too."""
+
+Address = tuple[str, int, str]
+"""Host, port and database number of a store; for a unix socket its path, 0 and the number."""
+
+
+def settings_are_valid() -> tuple[conf.Settings, list[CheckMessage]]:
+    """Each fault of `DUCTOR` as a message; settings with a fault count with their defaults in the other checks."""
+    loaded, faults = conf.load(getattr(django_settings, "DUCTOR", {}))
+    return loaded, [Error(fault.message, hint=fault.hint, id=fault.id) for fault in faults]
+
+
+@register("queueapp")
+def check_settings(**_: Any) -> list[CheckMessage]:
+    """E1nn: DUCTOR itself. E152, E153, E154: what it names elsewhere."""
+    loaded, messages = settings_are_valid()
+    if loaded.database not in django_settings.DATABASES:
+        messages.append(
+            Error(
+                f'DUCTOR["DATABASE"] is {loaded.database!r}, which is no alias of DATABASES.',
+                hint=f"Known are: {', '.join(django_settings.DATABASES)}.",
+                id="queueapp.E152",
+            )
+        )
+    if loaded.cache_alias is not None and loaded.cache_alias not in django_settings.CACHES:
+        messages.append(
+            Error(
+                f'DUCTOR["CACHE_ALIAS"] is {loaded.cache_alias!r}, which is no alias of CACHES.',
+                hint=f"Known are: {', '.join(django_settings.CACHES)}.",
+                id="queueapp.E153",
+            )
+        )
+    for name, values in loaded.pools.items():
+        policy = values.get("policy")
+        if policy is not None and policy not in registry.POLICIES:
+            messages.append(
+                Error(
+                    f'DUCTOR["POOLS"]["{name}"]["POLICY"] is {policy!r}, which is no policy.',
+                    hint=f"Known are: {', '.join(sorted(registry.POLICIES))}.",
+                    id="queueapp.E154",
+                )
+            )
+    return messages
+
+
+@register("queueapp")
+def check_backend(**_: Any) -> list[CheckMessage]:
+    """E001: no alias is ours. E002: DEFAULT_ALIAS is not ours. W001: `default` is somebody else's."""
+    ours = conf.our_aliases()
+    if not ours:
+        return [
+            Error(
+                "No alias of TASKS has Ductor's backend, so no task reaches it.",
+                hint=f'Add TASKS = {{"default": {{"BACKEND": "{conf.BACKEND}"}}}}.',
+                id="queueapp.E001",
+            )
+        ]
+    chosen = settings_are_valid()[0].default_alias
+    if chosen is not None and chosen not in ours:
+        return [
+            Error(
+                f'DUCTOR["DEFAULT_ALIAS"] is {chosen!r}, an alias of TASKS that is missing or not Ductor\'s.',
+                hint=f"Ductor's are: {', '.join(ours)}.",
+                id="queueapp.E002",
+            )
+        ]
+    if "default" not in ours:
+        return [
+            Warning(
+                "The alias `default` of TASKS has another backend: tasks decorated by django.tasks go there.",
+                hint=f"Tasks decorated by queueapp.task go to {(chosen or ours[0])!r}.",
+                id="queueapp.W001",
+            )
+        ]
+    return []
+
+
+@register("queueapp")
+def check_store(**_: Any) -> list[CheckMessage]:
+    """E010: no store outside of DEBUG. E011: the store is also a cache, whose `clear()` would erase the queue."""
+    loaded, _faults = settings_are_valid()
+    missing = loaded.redis_url in (None, "embedded:") and loaded.cache_alias is None
+    if missing:
+        if django_settings.DEBUG:
+            return []
+        return [
+            Error(
+                'DEBUG is off and DUCTOR["REDIS_URL"] names no store; the embedded server is for development.',
+                hint='Set DUCTOR["REDIS_URL"], for example to "redis://localhost:6379/0".',
+                id="queueapp.E010",
+            )
+        ]
+    store = _store_address(loaded)
+    return [
+        Error(
+            f"The store is also the cache {alias!r}: cache.clear() would erase the queue.",
+            hint='Give one of them another database number, such as "redis://localhost:6379/1", or another server.',
+            id="queueapp.E011",
+        )
+        for alias, cache in django_settings.CACHES.items()
+        if store is not None and store in _cache_addresses(cache)
+    ]
+
+
+@register("queueapp")
+def check_shared_app(**_: Any) -> list[CheckMessage]:
+    """E012: with schemas per tenant (django-tenants) our tables belong into the shared schema."""
+    shared = getattr(django_settings, "SHARED_APPS", None)
+    if shared is None:
+        return []
+    ours = {"queueapp", "queueapp.apps.QueueAppConfig"}
+    if ours & set(shared) and not ours & set(getattr(django_settings, "TENANT_APPS", ())):
+        return []
+    return [
+        Error(
+            "queueapp must stand in SHARED_APPS and not in TENANT_APPS: one queue serves every schema.",
+            hint="Move it there, then run migrate_schemas --shared.",
+            id="queueapp.E012",
+        )
+    ]
+
+
+@register("queueapp")
+def check_tasks_modules(**_: Any) -> list[CheckMessage]:
+    """E020: a `tasks` module that cannot be imported; its tasks would be unknown to the worker."""
+    return [
+        Error(
+            f"{broken.module} cannot be imported: {type(broken.error).__name__}: {broken.error}",
+            hint=f"Correct the module of the app {broken.app!r}; a worker does not know its tasks.",
+            id="queueapp.E020",
+        )
+        for broken in load_tasks()
+    ]
+
+
+@register("queueapp")
+def check_commands(**_: Any) -> list[CheckMessage]:
+    """W020: a command of another app hides one of ours, or is hidden by it."""
+    messages: list[CheckMessage] = []
+    configs = list(apps.get_app_configs())
+    our_place = next((place for place, config in enumerate(configs) if config.name == "queueapp"), 0)
+    for place, config in enumerate(configs):
+        if place == our_place:
+            continue
+        # Of two apps with the same command, the one that stands first in INSTALLED_APPS has it.
+        hides = "hides" if place < our_place else "is hidden by"
+        messages += [
+            Warning(
+                f"The command `{name}` of the app {config.label!r} {hides} Ductor's.",
+                hint=_other_name(name),
+                id="queueapp.W020",
+            )
+            for name in sorted(COMMANDS & set(_commands(config)))
+        ]
+    return messages
+
+
+@register("queueapp")
+def check_sqlite(**_: Any) -> list[CheckMessage]:
+    """W030: SQLite whose transactions begin deferred; with several processes a write then fails at once."""
+    return [
+        Warning(
+            f'The database "{alias}" is SQLite without transaction_mode IMMEDIATE: when several processes write, a '
+            'transaction that began by reading fails at once with "database is locked".',
+            hint='Set DATABASES[...]["OPTIONS"] = {"transaction_mode": "IMMEDIATE", "timeout": 20}.',
+            id="queueapp.W030",
+        )
+        for alias, database in django_settings.DATABASES.items()
+        if str(database.get("ENGINE", "")).endswith("sqlite3")
+        and str(database.get("OPTIONS", {}).get("transaction_mode") or "").upper() not in {"IMMEDIATE", "EXCLUSIVE"}
+    ]
+
+
+def _other_name(command: str) -> str:
+    if command == "ductor":
+        return "Order INSTALLED_APPS so that the one you need stands first."
+    return f"Ductor's is also called `ductor_{command}`."
+
+
+def _commands(config: AppConfig) -> Sequence[str]:
+    return find_commands(os.path.join(config.path, "management"))
+
+
+def _store_address(loaded: conf.Settings) -> Address | None:
+    if isinstance(loaded.redis_url, str):
+        return _address(loaded.redis_url)
+    return None
+
+
+def _cache_addresses(cache: Mapping[str, Any]) -> set[Address]:
+    location = cache.get("LOCATION") or ()
+    servers: Iterable[object] = location.split(",") if isinstance(location, str) else location
+    options = cache.get("OPTIONS") or {}
+    number = options.get("db", options.get("DB"))
+    found = {_address(str(server).strip(), number) for server in servers}
+    return {address for address in found if address is not None}
+
+
+def _address(url: str, number: object = None) -> Address | None:
+    """Where a URL leads, spelled one way; None for what is no URL of Redis."""
+    parts = urlsplit(url)
+    query = parse_qs(parts.query)
+    if parts.scheme == "unix":
+        return parts.path, 0, str(query.get("db", [number or 0])[0])
+    if parts.scheme not in {"redis", "rediss"}:
+        return None
+    host = (parts.hostname or "localhost").lower()
+    in_path = unquote(parts.path).strip("/")
+    database = query.get("db", [in_path or number or 0])[0]
+    return "localhost" if host in {"127.0.0.1", "::1"} else host, parts.port or 6379, str(database)
+
+
+CHECKS: tuple[Callable[..., list[CheckMessage]], ...] = (
+    check_settings,
+    check_backend,
+    check_store,
+    check_shared_app,
+    check_tasks_modules,
+    check_commands,
+    check_sqlite,
+)
+"""All of them, for those who run them at a start of their own."""

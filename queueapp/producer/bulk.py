@@ -1,0 +1,138 @@
+"""Many jobs at once: `queueapp.enqueue_many([t.using(tenant=a).bind(1, x=2), ...])`.
+
+One store call per pool, one Outcome per job, in order. Nothing raises for one job: what is wrong with a job, or with
+the store, stands in its Outcome. Inside a transaction the jobs go out after commit, again in one call per pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from queueapp.conf import our_aliases
+from queueapp.errors import DuctorError, InvalidOption
+from queueapp.producer import client, rows
+from queueapp.producer.client import Prepared
+from queueapp.producer.results import DEFERRED, DuctorResult
+from queueapp.producer.sending import Answer, asend_each, send_each
+from queueapp.producer.task import BoundTask
+from queueapp.store.records import Enqueued, JobRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one job of a bulk call."""
+
+    word: str
+    """enqueued, exists or deferred; else the code of the error (conflict, unserialisable, store_unavailable, ...)."""
+    result: DuctorResult | None = None
+    """The job's handle; for `exists` that of the job that stands for it. None when there is no job."""
+    error: Exception | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a job, now or after commit."""
+        return self.error is None
+
+    @property
+    def id(self) -> str | None:
+        return self.result.id if self.result is not None else None
+
+
+Place = Prepared | Outcome
+"""A job of the call: settled, or still to be sent."""
+
+
+def enqueue_many(jobs: Iterable[BoundTask]) -> list[Outcome]:
+    """Enqueue bound tasks; one Outcome each, in order. Jobs of other backends go through their own `enqueue`."""
+    places: list[Place] = []
+    for bound in jobs:
+        try:
+            if _is_foreign(bound):
+                places.append(Outcome(word="enqueued", result=bound.task.enqueue(*bound.args, **bound.kwargs)))
+                continue
+            prepared = _prepare(bound)
+            rows.require_pool(prepared.pool)
+            rows.require_tenant(prepared.job.tenant)
+            places.append(prepared)
+        except Exception as error:
+            places.append(_refused(error))
+    _defer(places)
+    waiting = _waiting(places)
+    answers = send_each([(prepared.pool, prepared.job) for _, prepared in waiting])
+    for (position, prepared), answer in zip(waiting, answers, strict=True):
+        existing = _existing(answer)
+        record = client.read_record(prepared.pool, existing) if existing else None
+        outcome = places[position] = _outcome(prepared, answer, record)
+        if outcome.word == "enqueued" and outcome.result is not None:
+            client.announce(prepared, outcome.result)
+    return [place for place in places if isinstance(place, Outcome)]
+
+
+async def aenqueue_many(jobs: Iterable[BoundTask]) -> list[Outcome]:
+    """See `enqueue_many`."""
+    places: list[Place] = []
+    for bound in jobs:
+        try:
+            if _is_foreign(bound):
+                places.append(Outcome(word="enqueued", result=await bound.task.aenqueue(*bound.args, **bound.kwargs)))
+                continue
+            prepared = _prepare(bound)
+            await rows.arequire_pool(prepared.pool)
+            await rows.arequire_tenant(prepared.job.tenant)
+            places.append(prepared)
+        except Exception as error:
+            places.append(_refused(error))
+    _defer(places)
+    waiting = _waiting(places)
+    answers = await asend_each([(prepared.pool, prepared.job) for _, prepared in waiting])
+    for (position, prepared), answer in zip(waiting, answers, strict=True):
+        existing = _existing(answer)
+        record = await client.aread_record(prepared.pool, existing) if existing else None
+        outcome = places[position] = _outcome(prepared, answer, record)
+        if outcome.word == "enqueued" and outcome.result is not None:
+            await client.aannounce(prepared, outcome.result)
+    return [place for place in places if isinstance(place, Outcome)]
+
+
+def _is_foreign(bound: BoundTask) -> bool:
+    given: object = bound
+    if not isinstance(given, BoundTask):
+        raise InvalidOption(f"enqueue_many takes bound tasks, not {bound!r}: write task.using(...).bind(...).")
+    return bound.task.backend not in our_aliases()
+
+
+def _prepare(bound: BoundTask) -> Prepared:
+    bound.task.get_backend().validate_task(bound.task)
+    return client.prepare(bound.task, bound.args, bound.kwargs)
+
+
+def _defer(places: list[Place]) -> None:
+    """Give jobs that wait for a commit to their transactions, all with one option in one callback."""
+    for option in (None, True, False):
+        alike = [(position, prepared) for position, prepared in _waiting(places) if prepared.task.on_commit is option]
+        handles = client.defer([prepared for _, prepared in alike]) if alike else []
+        for (position, _), handle in zip(alike, handles, strict=False):
+            places[position] = Outcome(word=DEFERRED, result=handle)
+
+
+def _existing(answer: Answer) -> str | None:
+    return answer.id if isinstance(answer, Enqueued) and answer.outcome == "exists" else None
+
+
+def _waiting(places: list[Place]) -> list[tuple[int, Prepared]]:
+    return [(position, place) for position, place in enumerate(places) if isinstance(place, Prepared)]
+
+
+def _outcome(prepared: Prepared, answer: Answer, record: JobRecord | None) -> Outcome:
+    try:
+        accepted = client.check(prepared, answer)
+    except DuctorError as error:
+        return _refused(error)
+    if accepted.outcome == "exists":
+        return Outcome(word="exists", result=client.standing_in(prepared, accepted, record))
+    return Outcome(word="enqueued", result=prepared.result(accepted))
+
+
+def _refused(error: Exception) -> Outcome:
+    return Outcome(word=error.code if isinstance(error, DuctorError) else type(error).__name__, error=error)

@@ -1,0 +1,258 @@
+"""Sending jobs: from a task with arguments to the store's answer. Called by the backend, REST and the CLI.
+
+Everything that can be refused without the store is refused in `prepare`, before anything is written anywhere. Then the
+job goes to its pool's store: at once, or after commit (`transactions`). The asynchronous half uses the store's
+asynchronous client and never a thread; it differs from the synchronous one in `await` alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from queueapp.codec import digest, encode_arguments, fingerprint
+from queueapp.compat import Task, TaskResult, task_enqueued
+from queueapp.conf import default_alias, settings
+from queueapp.errors import DuctorError, IdempotencyConflict, PayloadTooLarge, StoreError
+from queueapp.producer import rows, transactions
+from queueapp.producer.backoff import to_options
+from queueapp.producer.results import (
+    DEFERRED,
+    DuctorResult,
+    moment,
+    result_from_record,
+    running_result,
+    sent_result,
+)
+from queueapp.producer.sending import Answer, asend_each, send_each
+from queueapp.producer.task import DuctorTask, adopt
+from queueapp.producer.tenancy import resolve_tenant
+from queueapp.signals import enqueue_failed
+from queueapp.states import State
+from queueapp.store import shards
+from queueapp.store.ids import made_ms, new_id
+from queueapp.store.records import Enqueued, JobRecord, NewJob
+
+__all__ = ["DuctorResult", "Prepared", "asubmit", "prepare", "result_from_record", "running_result", "submit"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A job that nothing but the store can refuse any more."""
+
+    task: DuctorTask
+    job: NewJob
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+    @property
+    def pool(self) -> str:
+        return self.task.queue_name
+
+    @property
+    def sender(self) -> type:
+        """The backend's class: the sender of signals, as django.tasks has it."""
+        return type(self.task.get_backend())
+
+    def result(self, accepted: Enqueued) -> DuctorResult:
+        """The handle of the job that the store answered with."""
+        public_id = shards.keys(self.pool).public_id(accepted.id)
+        return sent_result(
+            self.task, public_id, self.args, self.kwargs, state=self.first_state, outcome=accepted.outcome
+        )
+
+    def deferred(self) -> DuctorResult:
+        """The handle of a job that its transaction will send."""
+        public_id = shards.keys(self.pool).public_id(self.job.id)
+        return sent_result(self.task, public_id, self.args, self.kwargs, state=DEFERRED, outcome=DEFERRED)
+
+    @property
+    def first_state(self) -> str:
+        """Where the job stands once accepted, as far as the producer's clock can tell."""
+        after = self.task.run_after
+        later = after is not None and after.timestamp() > datetime.now().timestamp()
+        return State.SCHEDULED.value if later else State.PENDING.value
+
+
+def submit(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> DuctorResult:
+    """Enqueue one job, at once or after commit; the handle carries its id either way.
+
+    Raises InvalidOption and its kin, UnserialisableArgument, PayloadTooLarge, IdempotencyConflict, StoreUnavailable,
+    StoreMisconfigured. What the store refuses after commit is logged at ERROR and sent as `enqueue_failed`.
+    """
+    prepared = prepare(task, args, kwargs)
+    rows.require_pool(prepared.pool)
+    rows.require_tenant(prepared.job.tenant)
+    if deferred := defer([prepared]):
+        return deferred[0]
+    [answer] = send_each([(prepared.pool, prepared.job)])
+    accepted = check(prepared, answer)
+    if accepted.outcome == "exists":
+        return standing_in(prepared, accepted, read_record(prepared.pool, accepted.id))
+    result = prepared.result(accepted)
+    announce(prepared, result)
+    return result
+
+
+async def asubmit(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> DuctorResult:
+    """See `submit`."""
+    prepared = prepare(task, args, kwargs)
+    await rows.arequire_pool(prepared.pool)
+    await rows.arequire_tenant(prepared.job.tenant)
+    if deferred := defer([prepared]):
+        return deferred[0]
+    [answer] = await asend_each([(prepared.pool, prepared.job)])
+    accepted = check(prepared, answer)
+    if accepted.outcome == "exists":
+        return standing_in(prepared, accepted, await aread_record(prepared.pool, accepted.id))
+    result = prepared.result(accepted)
+    await aannounce(prepared, result)
+    return result
+
+
+def prepare(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Prepared:
+    """Check and encode a job, without the store and without the database."""
+    ours = adopt(task)
+    payload = encode_arguments(args, kwargs, _options(ours))
+    if len(payload) > settings.max_payload_bytes:
+        raise PayloadTooLarge(
+            f"The arguments of {ours.module_path} have {len(payload)} bytes as JSON; MAX_PAYLOAD_BYTES allows "
+            f"{settings.max_payload_bytes}. Store large data elsewhere and pass where it is."
+        )
+    name = ours.module_path
+    key = ours.idempotency_key
+    job = NewJob(
+        id=new_id(),
+        task=name,
+        tenant=resolve_tenant(ours.tenant),
+        payload=payload,
+        fingerprint=fingerprint(name, payload, canonical=key is not None),
+        lane=ours.lane,
+        priority=int(ours.priority),
+        cost=ours.cost or 0,
+        due_ms=_due_ms(ours.run_after),
+        expires_after_ms=max(1, round(ours.expires_after * 1000)) if ours.expires_after else 0,
+        max_attempts=ours.max_attempts or settings.max_attempts,
+        max_crashes=ours.max_crashes or settings.max_crashes,
+        idempotency=digest(key) if key is not None else "",
+        idempotency_ttl_ms=settings.idempotency_ttl_ms,
+    )
+    return Prepared(task=ours, job=job, args=args, kwargs=kwargs)
+
+
+def _options(task: DuctorTask) -> dict[str, Any]:
+    """What a worker must know of this job beyond what its row and its task say."""
+    found: dict[str, Any] = {}
+    if task.backoff is not None and (portable := to_options(task.backoff)) is not None:
+        found["backoff"] = portable
+    if task.backend != default_alias():
+        found["backend"] = task.backend
+    return found
+
+
+def _due_ms(run_after: datetime | None) -> int:
+    # A naive moment gets here only with USE_TZ off, where it means the local time of the process, as Django sets it.
+    return 0 if run_after is None else round(run_after.timestamp() * 1000)
+
+
+# -- the store's answers -----------------------------------------------------------------------------------------
+
+
+def check(prepared: Prepared, answer: Answer) -> Enqueued:
+    """The answer of a job that was accepted or exists already; raises what the store refused."""
+    if isinstance(answer, StoreError):
+        raise answer
+    if answer.outcome == "conflict":
+        raise IdempotencyConflict(
+            f"The idempotency key {prepared.task.idempotency_key!r} of tenant {prepared.job.tenant!r} stands for job "
+            f"{shards.keys(prepared.pool).public_id(answer.id)}, which has other arguments. Use another key for other "
+            "work; a key is free again after IDEMPOTENCY_TTL."
+        )
+    return answer
+
+
+def read_record(pool: str, job_id: str) -> JobRecord | None:
+    """The record of a job that is there already; None also when it cannot be read just now."""
+    with suppress(StoreError):
+        return shards.reads(pool).job(job_id)
+    return None
+
+
+async def aread_record(pool: str, job_id: str) -> JobRecord | None:
+    """See `read_record`."""
+    with suppress(StoreError):
+        return await shards.async_store(pool).read_job(job_id)
+    return None
+
+
+def standing_in(prepared: Prepared, answer: Enqueued, record: JobRecord | None) -> DuctorResult:
+    """The result of the job that an idempotency key stands for; its arguments are those of this call."""
+    if record is None:
+        return prepared.result(answer)
+    result = result_from_record(record, prepared.pool, prepared.task.backend)
+    result._set(outcome="exists", args=list(prepared.args), kwargs=dict(prepared.kwargs))
+    return result
+
+
+def announce(prepared: Prepared, result: TaskResult) -> None:
+    """Send `task_enqueued`, once per accepted job. A receiver that raises is logged by Django and changes nothing."""
+    task_enqueued.send_robust(sender=prepared.sender, task_result=result)
+
+
+async def aannounce(prepared: Prepared, result: TaskResult) -> None:
+    """See `announce`. Only where asynchronous receivers wait to be awaited does Django take a thread for the others."""
+    # The last part of an entry says whether the receiver is asynchronous, in every Django from 5.2 on.
+    if any(entry[-1] for entry in task_enqueued.receivers):
+        await task_enqueued.asend_robust(sender=prepared.sender, task_result=result)
+    else:
+        announce(prepared, result)
+
+
+# -- after commit ------------------------------------------------------------------------------------------------
+
+
+def defer(batch: Sequence[Prepared]) -> list[DuctorResult]:
+    """Handles of jobs that go out after commit; none when they are to be sent now. All share the option `on_commit`."""
+    handles: list[DuctorResult] = []
+    if transactions.defer(lambda: send_late(batch, handles), batch[0].task.on_commit):
+        handles += [prepared.deferred() for prepared in batch]
+    return handles
+
+
+def send_late(batch: Sequence[Prepared], handles: Sequence[DuctorResult]) -> None:
+    """Send what waited for its commit, and fill the handles. Never raises: the caller is gone."""
+    try:
+        answers: Sequence[Answer] = send_each([(prepared.pool, prepared.job) for prepared in batch])
+    except Exception as error:
+        logger.exception("Sending after commit failed", extra={"jobs": [handle.id for handle in handles]})
+        answers = [StoreError(f"Sending after commit failed: {error!r}")] * len(batch)
+    for prepared, handle, answer in zip(batch, handles, answers, strict=True):
+        try:
+            accepted = check(prepared, answer)
+        except DuctorError as error:
+            _failed_late(prepared, handle, error)
+        else:
+            handle._set(
+                id=shards.keys(prepared.pool).public_id(accepted.id),
+                state=prepared.first_state,
+                outcome=accepted.outcome,
+                enqueued_at=moment(made_ms(accepted.id)),
+            )
+            if accepted.outcome == "enqueued":
+                announce(prepared, handle)
+
+
+def _failed_late(prepared: Prepared, handle: DuctorResult, error: DuctorError) -> None:
+    handle._set(send_error=error)
+    logger.error(
+        "A job was not accepted after commit: %s",
+        error,
+        extra={"job_id": handle.id, "task": prepared.job.task, "tenant": prepared.job.tenant, "code": error.code},
+    )
+    enqueue_failed.send_robust(sender=prepared.sender, task_result=handle, error=error, payload=prepared.job.payload)

@@ -1,0 +1,155 @@
+"""The options of `@task` and `.using()`: which there are and what each may be. Faults name option, value and remedy."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from difflib import get_close_matches
+
+from queueapp.compat import InvalidTask
+from queueapp.errors import InvalidOption, NotYet, UnknownPool
+from queueapp.store.keys import LANE_FORM
+
+COST_MAX = 1_000_000_000
+IDEMPOTENCY_KEY_MAX = 1024
+TASK_NAME_FORM = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+
+USING = (
+    "priority",
+    "queue_name",
+    "run_after",
+    "backend",
+    "tenant",
+    "lane",
+    "cost",
+    "expires_after",
+    "idempotency_key",
+    "max_attempts",
+    "max_crashes",
+    "backoff",
+    "on_commit",
+)
+"""Options of `.using()`."""
+TASK = (*(name for name in USING if name != "run_after"), "takes_context", "api", "aliases")
+"""Options of `@task`."""
+NOT_YET = frozenset(
+    {
+        "deadline",
+        "debounce",
+        "singleton",
+        "concurrency",
+        "on_throttle",
+        "timeout",
+        "soft_timeout",
+        "metadata",
+        "durable",
+        "database",
+        "sensitive",
+        "typed",
+    }
+)
+"""Options of later releases, refused by name until something honours them."""
+
+
+class InvalidTaskOption(InvalidOption, InvalidTask):
+    """An option that Ductor refuses; django.tasks' InvalidTask, too."""
+
+
+class OptionNotYet(NotYet, InvalidTask):
+    """An option of a later release; django.tasks' InvalidTask, too."""
+
+
+class UnknownQueue(UnknownPool, InvalidTask):
+    """A `queue_name` that is no pool; django.tasks' InvalidTask, too."""
+
+    def __init__(self, name: object, known: Iterable[str], remedy: str) -> None:
+        super().__init__(f"queue_name {name!r} is not a known pool; known: {', '.join(sorted(known))}. {remedy}")
+
+
+def refuse(given: Mapping[str, object], known: Iterable[str], where: str) -> None:
+    """Raise for the first of the given names that is no option of `where`."""
+    for name in given:
+        if name in known:
+            continue
+        if name in NOT_YET:
+            raise OptionNotYet(f"{where}({name}=...) is planned but not there yet; leave it out.")
+        if name == "run_after":
+            raise InvalidTaskOption("@task(run_after=...) would fix one moment for every job; give it to .using().")
+        if name in TASK:
+            raise InvalidTaskOption(f"{where}({name}=...) belongs to the task; give it to @task.")
+        near = get_close_matches(name, [*known, *NOT_YET], n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}."
+        raise InvalidTaskOption(f"{where}({name}=...) is not an option; {hint}")
+
+
+def _whole(name: str, least: int, most: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise InvalidTaskOption(f"{name} is {value!r}: it must be a whole number from {least} to {most}.")
+        return int(value)
+
+    return read
+
+
+def _switch(name: str) -> Callable[[object], bool]:
+    def read(value: object) -> bool:
+        if not isinstance(value, bool):
+            raise InvalidTaskOption(f"{name} is {value!r}: it must be True or False.")
+        return value
+
+    return read
+
+
+def _lane(value: object) -> str:
+    if not isinstance(value, str) or not LANE_FORM.fullmatch(value):
+        raise InvalidTaskOption(f"lane is {value!r}: it must be 1 to 64 of A-Z a-z 0-9 . _ : @ -")
+    return value
+
+
+def _cost(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1 <= value <= COST_MAX:
+        raise InvalidTaskOption(
+            f"cost is {value!r}: it must be a number from 1 to {COST_MAX}; leave it out to have it learnt."
+        )
+    return float(value)
+
+
+def _expires_after(value: object) -> float:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0.001 <= seconds < math.inf:
+        raise InvalidTaskOption(f"expires_after is {value!r}: it must be seconds above 0, or a timedelta.")
+    return float(seconds)
+
+
+def _idempotency_key(value: object) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= IDEMPOTENCY_KEY_MAX:
+        shown = value if not isinstance(value, str) else f"text of {len(value)} characters"
+        raise InvalidTaskOption(
+            f"idempotency_key is {shown!r}: it must be text of 1 to {IDEMPOTENCY_KEY_MAX} characters."
+        )
+    return value
+
+
+def _aliases(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, (list, tuple, set, frozenset)):
+        raise InvalidTaskOption(f"aliases is {value!r}: it must be a list of dotted names.")
+    for name in value:
+        if not isinstance(name, str) or not TASK_NAME_FORM.fullmatch(name):
+            raise InvalidTaskOption(f"aliases has {name!r}: it must be a dotted name such as 'shop.tasks.old_name'.")
+    return tuple(value)
+
+
+READERS: dict[str, Callable[[object], object]] = {
+    "lane": _lane,
+    "cost": _cost,
+    "expires_after": _expires_after,
+    "idempotency_key": _idempotency_key,
+    "max_attempts": _whole("max_attempts", 1, 1_000_000),
+    "max_crashes": _whole("max_crashes", 1, 1_000_000),
+    "on_commit": _switch("on_commit"),
+    "api": _switch("api"),
+    "aliases": _aliases,
+}
+"""Option of ours → what checks and converts it. Those of django.tasks are the backend's (`validate_task`)."""

@@ -1,0 +1,245 @@
+"""What a caller holds of a job: django.tasks' `TaskResult`, with Ductor's exact state and with waiting.
+
+Built from a job that was just sent, from the store's record of it, or for a body that is about to run. A handle is
+frozen for its holder; `refresh()`, `wait()` and the send after commit fill it, in the thread that calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from queueapp.codec import decode_arguments, decode_result
+from queueapp.compat import Task, TaskError, TaskResult, TaskResultStatus
+from queueapp.conf import default_alias
+from queueapp.errors import DuctorError, NotSentYet, UnknownTask
+from queueapp.producer import waiting
+from queueapp.producer.task import DuctorTask, find, unchecked
+from queueapp.states import Outcome as Ending
+from queueapp.states import State
+from queueapp.store import shards
+from queueapp.store.ids import LENGTH, made_ms
+from queueapp.store.records import ErrorRecord, JobRecord, LeasedJob
+
+DEFERRED = "deferred"
+"""The state of a job that is sent when its transaction commits."""
+
+STATUSES: dict[State, TaskResultStatus] = {
+    State.PENDING: TaskResultStatus.READY,
+    State.SCHEDULED: TaskResultStatus.READY,
+    State.ACTIVE: TaskResultStatus.RUNNING,
+    State.DEAD: TaskResultStatus.FAILED,
+}
+ENDINGS: dict[Ending | None, str] = {
+    Ending.CANCELLED: "queueapp.errors.JobCancelled",
+    Ending.EXPIRED: "queueapp.errors.JobExpired",
+    Ending.DISCARDED: "queueapp.errors.JobDiscarded",
+}
+"""How a job ended without success → the class of its TaskError."""
+
+_REFRESHED = (
+    "errors",
+    "_return_value",
+    "finished_at",
+    "started_at",
+    "last_attempted_at",
+    "status",
+    "enqueued_at",
+    "worker_ids",
+    "state",
+    "outcome",
+    "reason",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuctorResult(TaskResult):  # type: ignore[misc]  # the stubs do not know that TaskResult is frozen
+    """A job as its caller sees it. `status` is django.tasks' word, `state` and `outcome` are Ductor's."""
+
+    state: str = State.PENDING.value
+    """pending, scheduled, active, dead or ended; deferred until the transaction around the call has committed."""
+    outcome: str = ""
+    """What enqueueing gave (enqueued, exists), and in the end completed, cancelled, expired or discarded."""
+    reason: str = ""
+    """Why a dead letter died: error, worker_lost, unknown_task, or what an operator gave."""
+    send_error: DuctorError | None = None
+    """Why the job was not accepted after commit; it does not exist then."""
+
+    def refresh(self) -> None:
+        """Read the job anew; does nothing before it is sent. TaskResultDoesNotExist: retention has removed it."""
+        if self.state != DEFERRED:
+            self._take(self.task.get_backend().get_result(self.id))
+
+    async def arefresh(self) -> None:
+        """See `refresh`."""
+        if self.state != DEFERRED:
+            self._take(await self.task.get_backend().aget_result(self.id))
+
+    def wait(self, timeout: float | timedelta | None = None) -> DuctorResult:
+        """Block until the job has ended or is a dead letter; returns this handle, refreshed.
+
+        Raises WaitTimeout after `timeout` seconds (None waits for ever), NotSentYet at once for a job that its
+        transaction has not sent, TaskResultDoesNotExist when retention removed the job meanwhile.
+        """
+        if not self.is_finished:
+            self._require_sent()
+            waiting.wait(self.task.queue_name, self.id[-LENGTH:], timeout)
+            self.refresh()
+        return self
+
+    async def await_(self, timeout: float | timedelta | None = None) -> DuctorResult:
+        """`wait` without blocking the event loop."""
+        if not self.is_finished:
+            self._require_sent()
+            await waiting.await_(self.task.queue_name, self.id[-LENGTH:], timeout)
+            await self.arefresh()
+        return self
+
+    def _require_sent(self) -> None:
+        if self.send_error is not None:
+            raise NotSentYet(f"Job {self.id} was not accepted after commit: {self.send_error}") from self.send_error
+        if self.state == DEFERRED:
+            raise NotSentYet(
+                f"Job {self.id} is sent when the transaction commits and cannot end before. Wait after the atomic "
+                "block, or enqueue with .using(on_commit=False). After a rollback it is never sent."
+            )
+
+    def _take(self, newer: TaskResult) -> None:
+        for name in _REFRESHED:
+            if hasattr(newer, name):
+                object.__setattr__(self, name, getattr(newer, name))
+
+    def _set(self, **values: object) -> None:
+        # Frozen for its holders; the producer fills it, as django.tasks' own backends do.
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+def sent_result(
+    task: Task, public_id: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, state: str, outcome: str
+) -> DuctorResult:
+    """The handle of a job that was just sent, or will be after commit."""
+    return DuctorResult(
+        task=task,
+        id=public_id,
+        status=TaskResultStatus.READY,
+        enqueued_at=None if state == DEFERRED else moment(made_ms(public_id[-LENGTH:])),
+        started_at=None,
+        finished_at=None,
+        last_attempted_at=None,
+        args=list(args),
+        kwargs=dict(kwargs),
+        backend=task.backend,
+        errors=[],
+        worker_ids=[],
+        state=state,
+        outcome=outcome,
+    )
+
+
+def result_from_record(record: JobRecord, pool: str, alias: str | None = None) -> DuctorResult:
+    """The result of a job as the store has it. An ended job has no arguments any more; `args` is then empty."""
+    args, kwargs, options = decode_arguments(record.payload) if record.payload else ([], {}, {})
+    backend = alias or options.get("backend") or default_alias() or "default"
+    errors = [_task_error(error) for error in record.errors if error.kind == "error"]
+    status = STATUSES.get(record.state)
+    if status is None:
+        status = TaskResultStatus.SUCCESSFUL if record.outcome is Ending.COMPLETED else TaskResultStatus.FAILED
+    result = DuctorResult(
+        task=_task_of(record, pool, backend),
+        id=shards.keys(pool).public_id(record.id),
+        status=status,
+        enqueued_at=moment(record.submitted_ms),
+        started_at=moment(record.first_leased_ms),
+        finished_at=moment(record.ended_ms),
+        last_attempted_at=moment(record.leased_ms),
+        args=args,
+        kwargs=kwargs,
+        backend=backend,
+        errors=[*errors, *_why_failed(record, status)],
+        worker_ids=_worker_ids(record),
+        state=record.state.value,
+        outcome=record.outcome.value if record.outcome else "",
+        reason=record.reason,
+    )
+    if status is TaskResultStatus.SUCCESSFUL:
+        object.__setattr__(result, "_return_value", decode_result(record.result))
+    return result
+
+
+def running_result(
+    task: DuctorTask, job: LeasedJob, pool: str, worker: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> DuctorResult:
+    """The result of a leased job whose body is about to run: what its context and `task_started` carry."""
+    earlier = job.errors + job.crashes
+    return DuctorResult(
+        task=unchecked(task, queue_name=pool, priority=job.priority),
+        id=shards.keys(pool).public_id(job.id),
+        status=TaskResultStatus.RUNNING,
+        enqueued_at=moment(job.submitted_ms),
+        started_at=moment(job.leased_ms),
+        finished_at=None,
+        last_attempted_at=moment(job.leased_ms),
+        args=list(args),
+        kwargs=dict(kwargs),
+        backend=task.backend,
+        errors=[],
+        # django.tasks counts attempts by these; who held the earlier leases does not travel with this one.
+        worker_ids=[""] * earlier + [worker],
+        state=State.ACTIVE.value,
+    )
+
+
+def moment(at_ms: int) -> datetime | None:
+    """An aware datetime of milliseconds since the epoch; None for 0, which the store uses for "not yet"."""
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC) if at_ms else None
+
+
+def _task_error(error: ErrorRecord) -> TaskError:
+    return TaskError(
+        exception_class_path=str(error.detail.get("class", "builtins.Exception")),
+        traceback=str(error.detail.get("traceback", "")),
+    )
+
+
+def _why_failed(record: JobRecord, status: TaskResultStatus) -> list[TaskError]:
+    """One more TaskError where no exception of the task says why: its class does."""
+    if status is not TaskResultStatus.FAILED:
+        return []
+    if record.state is State.DEAD:
+        if record.reason == "error" and any(error.kind == "error" for error in record.errors):
+            return []
+        text = f"The job is a dead letter: {record.reason or 'budget spent'} ({record.crashes} lost workers)."
+        return [TaskError(exception_class_path="queueapp.errors.JobDead", traceback=text)]
+    path = ENDINGS.get(record.outcome, "queueapp.errors.JobDead")
+    return [TaskError(exception_class_path=path, traceback=f"The job ended as {record.outcome or 'unknown'}.")]
+
+
+def _worker_ids(record: JobRecord) -> list[str]:
+    workers = [error.worker for error in record.errors]
+    if record.state is State.ACTIVE or record.outcome is Ending.COMPLETED:
+        workers.append(record.worker)
+    return workers
+
+
+def _task_of(record: JobRecord, pool: str, backend: str) -> DuctorTask:
+    """The record's task with its pool and priority. An unknown one is stood in for, so that its jobs can be read."""
+    try:
+        known = find(record.task)
+    except UnknownTask as error:
+        return unchecked(
+            func=_stand_in(record.task, str(error)), queue_name=pool, priority=record.priority, backend=backend
+        )
+    run_after = moment(record.due_ms) if record.state is State.SCHEDULED else None
+    return unchecked(known, queue_name=pool, priority=record.priority, backend=backend, run_after=run_after)
+
+
+def _stand_in(name: str, message: str) -> Any:
+    def unknown_task(*_: object, **__: object) -> None:
+        raise UnknownTask(message)
+
+    unknown_task.__module__, _, unknown_task.__qualname__ = name.rpartition(".")
+    unknown_task.__name__ = unknown_task.__qualname__
+    return unknown_task

@@ -1,0 +1,273 @@
+"""What each setting may be: one reader per name, which checks a value and converts it to what `Settings` holds.
+
+Pure apart from the names it knows; used by `conf.load` alone. The number of a reader is part of the id of its system
+check (`queueapp.E1nn`) and never changes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from difflib import get_close_matches
+
+from django.core.exceptions import ImproperlyConfigured
+
+NAMESPACE_FORM = re.compile(r"[a-z0-9_-]{1,32}")
+POOL_FORM = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+TENANT_FORM = re.compile(r"[A-Za-z0-9.:@-][A-Za-z0-9._:@-]{0,63}")
+URL_SCHEMES = ("redis", "rediss", "unix")
+
+Backoff = float | Callable[[BaseException, int], float | None]
+TenantSource = str | Callable[..., object]
+Read = Callable[[object], object]
+"""Converts a value; raises ValueError with the words that finish "it must be ..."."""
+
+
+class SettingFault(ImproperlyConfigured):
+    """A setting that is unknown, not there yet, or has a value that Ductor refuses. `id` is that of its check."""
+
+    def __init__(self, name: str, id: str, message: str, hint: str) -> None:
+        super().__init__(f"{message} {hint}")
+        self.name, self.id, self.message, self.hint = name, id, message, hint
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How one setting is read. `field` is its name in `Settings`."""
+
+    number: int
+    field: str
+    read: Read
+
+
+def read(raw: object) -> tuple[dict[str, object], list[SettingFault]]:
+    """Field → value for each valid setting in `raw`, and a fault for each other one."""
+    if not isinstance(raw, Mapping):
+        hint = 'Write DUCTOR = {"REDIS_URL": "redis://..."}.'
+        return {}, [SettingFault("DUCTOR", "queueapp.E100", f"DUCTOR is {_shown(raw)}, not a dictionary.", hint)]
+    values: dict[str, object] = {}
+    faults: list[SettingFault] = []
+    for name, value in raw.items():
+        reader = READERS.get(name)
+        if reader is None:
+            faults.append(_not_known(name))
+            continue
+        try:
+            values[reader.field] = reader.read(value)
+        except NotYetThere as error:
+            message = f'DUCTOR["{name}"] = {_shown(value)} is not there yet.'
+            faults.append(SettingFault(name, "queueapp.E102", message, f"Now it can be {error}."))
+        except ValueError as error:
+            message = f'DUCTOR["{name}"] is {_shown(value)}.'
+            faults.append(SettingFault(name, f"queueapp.E{reader.number}", message, f"It must be {error}."))
+    return values, faults
+
+
+class NotYetThere(ValueError):
+    """A value that is planned for a later release."""
+
+
+def _not_known(name: object) -> SettingFault:
+    if name in NOT_YET:
+        return SettingFault(
+            str(name), "queueapp.E102", f'DUCTOR["{name}"] is planned but not there yet.', "Remove it for now."
+        )
+    near = get_close_matches(str(name).upper(), [*READERS, *NOT_YET], n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]}?" if near else f"Known are: {', '.join(sorted(READERS))}."
+    return SettingFault(str(name), "queueapp.E101", f"DUCTOR[{name!r}] is not a setting of Ductor.", hint)
+
+
+def _shown(value: object) -> str:
+    """A value for a message: short, and without the credentials of a URL."""
+    text = re.sub(r"//[^@/\s]*@", "//***@", repr(value))
+    text = re.sub(r"(['\"][^'\"]*(?:password|secret)[^'\"]*['\"]:\s*)('[^']*'|\"[^\"]*\")", r"\1***", text, flags=re.I)
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+# -- readers by kind ---------------------------------------------------------------------------------------------
+
+
+def _whole(least: int, most: int) -> Read:
+    def read_whole(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ValueError(f"a whole number from {least:,} to {most:,}")
+        return value
+
+    return read_whole
+
+
+def _duration(least_s: float, most_s: float) -> Read:
+    def read_duration(value: object) -> int:
+        seconds = value.total_seconds() if isinstance(value, timedelta) else value
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not least_s <= seconds <= most_s:
+            raise ValueError(f"a duration in seconds (or a timedelta) from {least_s:,} to {most_s:,}")
+        return round(seconds * 1000)
+
+    return read_duration
+
+
+def _switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("True or False")
+    return value
+
+
+def _form(form: re.Pattern[str], words: str) -> Read:
+    def read_form(value: object) -> str:
+        if not isinstance(value, str) or not form.fullmatch(value):
+            raise ValueError(words)
+        return value
+
+    return read_form
+
+
+def _choice(*choices: str, later: Sequence[str] = ()) -> Read:
+    def read_choice(value: object) -> str:
+        if value in later:
+            raise NotYetThere(" or ".join(repr(choice) for choice in choices))
+        if value not in choices:
+            raise ValueError(" or ".join(repr(choice) for choice in choices))
+        return str(value)
+
+    return read_choice
+
+
+def _name_or_none(words: str) -> Read:
+    def read_name(value: object) -> str | None:
+        if value is not None and (not isinstance(value, str) or not value):
+            raise ValueError(words)
+        return value
+
+    return read_name
+
+
+# -- readers of one setting --------------------------------------------------------------------------------------
+
+
+def _redis_url(value: object) -> str | Mapping[str, object] | None:
+    if value is None or value == "embedded:":
+        return value
+    if isinstance(value, str) and value.partition("://")[0] in URL_SCHEMES and len(value.partition("://")[2]) > 0:
+        return value
+    if isinstance(value, Mapping):
+        sentinels = value.get("SENTINELS")
+        if isinstance(sentinels, (list, tuple)) and sentinels and isinstance(value.get("MASTER_NAME"), str):
+            return dict(value)
+    raise ValueError(
+        'a URL "redis://host:6379/0" ("rediss://", "unix://"), "embedded:", None, '
+        'or {"SENTINELS": [("host", 26379), ...], "MASTER_NAME": "..."}'
+    )
+
+
+def _backoff(value: object) -> Backoff | None:
+    if value is None or callable(value):
+        return value
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+        raise ValueError("seconds, a timedelta, queueapp.backoff.exponential(...), or a callable (exception, errors)")
+    return float(seconds)
+
+
+def _tenant_source(value: object) -> TenantSource | None:
+    if value is None or callable(value) or (isinstance(value, str) and "." in value):
+        return value
+    raise ValueError("a callable (request) that returns tenant ids, its dotted path, or None")
+
+
+def _mask(value: object) -> tuple[str, ...]:
+    if isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(name, str) and name for name in value):
+        return tuple(sorted(name.lower() for name in value))
+    raise ValueError("a list of names of arguments")
+
+
+POOL_VALUES: dict[str, tuple[Callable[[object], bool], str]] = {
+    "POLICY": (lambda value: isinstance(value, str) and value != "", "the name of a policy"),
+    "PAUSED": (lambda value: isinstance(value, bool), "True or False"),
+    "MAX_IN_FLIGHT": (
+        lambda value: value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0),
+        "a whole number, 0 for closed, or None for no limit",
+    ),
+    "COST_UNIT": (lambda value: isinstance(value, str) and 0 < len(value) <= 32, 'a word such as "ms"'),
+    "DEFAULT_COST": (lambda value: _is_number(value) and 1 <= value <= 1e9, "a number of at least 1"),  # type: ignore[operator]
+    "DEFAULT_WEIGHT": (lambda value: _is_number(value) and 0.001 <= value <= 1000, "0.001 to 1000"),  # type: ignore[operator]
+}
+"""What `POOLS[name]` may hold: name → (test, words for a value that fails it)."""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _pools(value: object) -> dict[str, dict[str, object]]:
+    if not isinstance(value, Mapping):
+        raise ValueError('a dictionary such as {"emails": {"POLICY": "tiered"}}')
+    pools: dict[str, dict[str, object]] = {}
+    for name, values in value.items():
+        if not isinstance(name, str) or not POOL_FORM.fullmatch(name):
+            raise ValueError(
+                f"keyed by names of 1 to 64 of a-z 0-9 _ - that begin with a letter or digit, not {name!r}"
+            )
+        if not isinstance(values, Mapping):
+            raise ValueError(f"a dictionary for each pool; that of {name!r} is {_shown(values)}")
+        for key, item in values.items():
+            if key not in POOL_VALUES:
+                raise ValueError(f"made of {', '.join(POOL_VALUES)}; the pool {name!r} has {key!r}")
+            holds, words = POOL_VALUES[key]
+            if not holds(item):
+                raise ValueError(f"right in every pool: {key} of {name!r} is {_shown(item)} and must be {words}")
+        pools[name] = {str(key).lower(): item for key, item in values.items()}
+    return pools
+
+
+_DAY_S = 86_400
+READERS: dict[str, Reader] = {
+    "REDIS_URL": Reader(110, "redis_url", _redis_url),
+    "CACHE_ALIAS": Reader(111, "cache_alias", _name_or_none("an alias of CACHES, or None")),
+    "NAMESPACE": Reader(112, "namespace", _form(NAMESPACE_FORM, "1 to 32 of a-z 0-9 _ -")),
+    "DEFAULT_ALIAS": Reader(113, "default_alias", _name_or_none("an alias of TASKS, or None")),
+    "POOLS": Reader(114, "pools", _pools),
+    "ENQUEUE_ON_COMMIT": Reader(115, "enqueue_on_commit", _switch),
+    "ON_COMMIT_FAILURE": Reader(116, "on_commit_failure", _choice("log", later=("outbox",))),
+    "MAX_PAYLOAD_BYTES": Reader(117, "max_payload_bytes", _whole(64, 8 * 2**20)),
+    "MAX_RESULT_BYTES": Reader(118, "max_result_bytes", _whole(64, 8 * 2**20)),
+    "IDEMPOTENCY_TTL": Reader(119, "idempotency_ttl_ms", _duration(1, 365 * _DAY_S)),
+    "MAX_ATTEMPTS": Reader(120, "max_attempts", _whole(1, 1_000_000)),
+    "MAX_CRASHES": Reader(121, "max_crashes", _whole(1, 1_000_000)),
+    "BACKOFF": Reader(122, "backoff", _backoff),
+    "UNKNOWN_TASK_GRACE": Reader(123, "unknown_task_grace_ms", _duration(0, 365 * _DAY_S)),
+    "TENANT_DEFAULT": Reader(
+        124, "tenant_default", _form(TENANT_FORM, "1 to 64 of A-Z a-z 0-9 . _ : @ - that do not begin with _")
+    ),
+    "UNKNOWN_TENANTS": Reader(125, "unknown_tenants", _choice("accept", "reject")),
+    "LEASE_SECONDS": Reader(126, "lease_ms", _duration(0.1, _DAY_S)),
+    "GRACE_SECONDS": Reader(127, "grace_ms", _duration(0, _DAY_S)),
+    "LEADER_TTL_SECONDS": Reader(128, "leader_ttl_ms", _duration(0.2, 60)),
+    "LEADER_RENEW_SECONDS": Reader(129, "leader_renew_ms", _duration(0.05, 60)),
+    "LEADER_RETRY_SECONDS": Reader(130, "leader_retry_ms", _duration(0.05, 60)),
+    "LEADER_PRESENCE": Reader(131, "leader_presence", _choice("off", later=("auto", "pubsub", "shard"))),
+    "REPLAY_WINDOW_SECONDS": Reader(132, "replay_window_ms", _duration(1, _DAY_S)),
+    "RESULT_TTL": Reader(133, "result_ttl_ms", _duration(0, 3650 * _DAY_S)),
+    "RESULT_MAX": Reader(134, "result_max", _whole(0, 100_000_000)),
+    "DEAD_TTL": Reader(135, "dead_ttl_ms", _duration(0, 3650 * _DAY_S)),
+    "DEAD_MAX": Reader(136, "dead_max", _whole(0, 100_000_000)),
+    "API_TENANTS": Reader(137, "api_tenants", _tenant_source),
+    "MASK": Reader(138, "mask", _mask),
+    "DATABASE": Reader(139, "database", _form(re.compile(r".+"), "an alias of DATABASES")),
+}
+"""Setting → how it is read."""
+
+NOT_YET = frozenset(
+    {
+        "TIMEOUT",
+        "READY_TTL_SECONDS",
+        "POLICIES",
+        "BACKLOG_LIMIT",
+        "METRICS_TENANTS",
+        "TENANT_RESOLVERS",
+        "TENANT_CONTEXT",
+    }
+)
+"""Settings of later releases, refused by name until something honours them."""
