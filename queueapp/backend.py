@@ -16,12 +16,12 @@ from django.utils import timezone
 
 from queueapp.compat import BaseTaskBackend, InvalidTask, Task, TaskResultDoesNotExist
 from queueapp.conf import known_pools
+from queueapp.names import POOL_FORM
 from queueapp.producer import client
 from queueapp.producer.client import DuctorResult
 from queueapp.producer.options import InvalidTaskOption, UnknownQueue
 from queueapp.producer.task import DuctorTask
 from queueapp.store import shards
-from queueapp.store.keys import POOL_FORM
 
 POOL_NAME_WORDS = "The name of a pool has 1 to 64 of a-z 0-9 _ - and begins with a letter or a digit."
 

@@ -15,9 +15,8 @@ from difflib import get_close_matches
 
 from django.core.exceptions import ImproperlyConfigured
 
-NAMESPACE_FORM = re.compile(r"[a-z0-9_-]{1,32}")
-POOL_FORM = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-TENANT_FORM = re.compile(r"[A-Za-z0-9.:@-][A-Za-z0-9._:@-]{0,63}")
+from queueapp.names import NAMESPACE_FORM, POOL_FORM, TENANT_FORM
+
 URL_SCHEMES = ("redis", "rediss", "unix")
 
 Backoff = float | Callable[[BaseException, int], float | None]

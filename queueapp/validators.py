@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from queueapp.store.keys import LANE_FORM, POOL_FORM, TENANT_FORM
+from queueapp.names import LANE_FORM, POOL_FORM, TENANT_FORM
 
 WEIGHT_MIN, WEIGHT_MAX = 0.001, 1000.0
 COST_UNIT_FORM = re.compile(r"\w{1,32}")

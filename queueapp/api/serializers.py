@@ -14,9 +14,9 @@ from rest_framework import serializers
 
 from queueapp.api.faults import shown
 from queueapp.codec import decode_result, encode_arguments
+from queueapp.names import LANE_FORM, TENANT_FORM
 from queueapp.producer.discovery import load_tasks, registry
 from queueapp.producer.task import DuctorTask
-from queueapp.store.keys import LANE_FORM, TENANT_FORM
 from queueapp.store.records import JobRecord
 
 TASK_NAME_MAX = 512

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 from queueapp.compat import InvalidTask
 from queueapp.errors import InvalidOption, NotYet, UnknownPool
-from queueapp.store.keys import LANE_FORM
+from queueapp.names import LANE_FORM
 
 COST_MAX = 1_000_000_000
 IDEMPOTENCY_KEY_MAX = 1024

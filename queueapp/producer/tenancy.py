@@ -16,7 +16,7 @@ from django.db.models import Model
 
 from queueapp.conf import settings
 from queueapp.errors import InvalidOption
-from queueapp.store.keys import TENANT_FORM
+from queueapp.names import TENANT_FORM
 
 _current: ContextVar[str | None] = ContextVar("queueapp.tenant", default=None)
 

@@ -8,14 +8,8 @@ that never exists) in `lua/include/shard.lua`; `tests/lua/test_keys.py` compares
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass
 
-NAMESPACE_FORM = re.compile(r"[a-z0-9_-]{1,32}")
-POOL_FORM = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-LANE_FORM = re.compile(r"[A-Za-z0-9._:@-]{1,64}")
-TENANT_FORM = re.compile(r"[A-Za-z0-9.:@-][A-Za-z0-9._:@-]{0,63}")
-SYSTEM_TENANT = "_ductor"
 CODE_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 GLOSSARY: dict[str, tuple[str, str]] = {

@@ -37,7 +37,5 @@ def check_server(client: redis.Redis) -> list[str]:
             f"The server's maxmemory-policy is {policy}: it may silently drop jobs. Set `maxmemory-policy noeviction`."
         )
     if not info.get("aof_enabled") and info.get("role") == "master" and not info.get("connected_slaves"):
-        warnings.append(
-            "The server keeps no append-only file: when it dies its queue is lost. Set `appendonly yes`."
-        )
+        warnings.append("The server keeps no append-only file: when it dies its queue is lost. Set `appendonly yes`.")
     return warnings

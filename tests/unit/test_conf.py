@@ -13,7 +13,6 @@ from django.test.utils import override_settings
 
 from queueapp import conf, setting_readers
 from queueapp.conf import SettingFault, Settings, default_alias, known_pools, load, our_aliases, settings
-from queueapp.store import keys
 
 OURS = {"BACKEND": "queueapp.backend.DuctorBackend"}
 OTHER = {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}
@@ -53,12 +52,6 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
     assert (loaded.max_payload_bytes, loaded.max_result_bytes) == (262_144, 65_536)
     assert (loaded.leader_ttl_ms, loaded.leader_renewal_ms, loaded.leader_retry_ms) == (5_000, 1_666, 1_000)
     assert loaded.enqueue_on_commit is True
-
-
-def test_the_forms_of_names_are_those_of_the_keys() -> None:
-    assert setting_readers.NAMESPACE_FORM == keys.NAMESPACE_FORM
-    assert setting_readers.POOL_FORM == keys.POOL_FORM
-    assert setting_readers.TENANT_FORM == keys.TENANT_FORM
 
 
 @pytest.mark.parametrize(
