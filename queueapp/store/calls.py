@@ -76,7 +76,7 @@ def batches(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
 
 def number(value: float) -> Argument:
     """Whole floats as integers, so that rows spell 1 and not 1.0."""
-    return int(value) if value == int(value) else value
+    return int(value) if abs(value) < 1e15 and value == int(value) else value
 
 
 def enqueue(jobs: Sequence[NewJob], clock_ms: int) -> Call[list[Enqueued]]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from queueapp.states import STATE_CODES, Outcome, State
 from queueapp.store.records import ErrorRecord, JobRecord, LeasedJob
+
+
+ERROR_FORM = re.compile(rb"(\w+)\|(\d+)\|(.*?)\|(\d+)\|(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +81,25 @@ def leased_job(reply: Sequence[bytes | int], task_names: Mapping[bytes, str]) ->
 
 def error_record(text: bytes) -> ErrorRecord:
     """One entry of `errors:<id>`: `kind|attempt|worker|at|` and JSON."""
-    kind, attempt, worker, at, detail = text.split(b"|", 4)
+    match = ERROR_FORM.match(text)
+    if match is None:
+        raise ValueError(f"not an error record: {text[:80]!r}")
+    kind, attempt, worker, at, detail = match.groups()
     return ErrorRecord(
         kind=kind.decode(),
         attempt=int(attempt),
         worker=worker.decode(),
         at_ms=int(at),
-        detail=json.loads(detail or b"{}"),
+        detail=_detail(detail),
     )
+
+
+def _detail(text: bytes) -> dict[str, object]:
+    try:
+        detail = json.loads(text or b"{}")
+    except ValueError:
+        detail = None
+    return detail if isinstance(detail, dict) else {"message": text.decode(errors="replace")}
 
 
 def job_record(

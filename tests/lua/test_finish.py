@@ -47,9 +47,9 @@ def test_an_old_attempt_is_stale_for_every_verb(shard: Shard) -> None:
     assert shard.store.extend_lease([(job_id, 1)], LEASE_MS) == [job_id]
     assert shard.store.save(job_id, 1, {"progress": b"1"}) == "stale"
     assert shard.snapshot() == before
-    # The attempt that was recovered ended then: what it sends now is taken for a repeat and changes nothing.
-    assert shard.store.complete([completed(old)]) == ["done"]
-    assert shard.store.partition_requeue([Returned(id=job_id, attempts=1)]) == ["done"]
+    assert shard.store.complete([completed(old)]) == ["stale"]
+    assert shard.store.fail([failed(old)]) == ["stale"]
+    assert shard.store.partition_requeue([Returned(id=job_id, attempts=1)]) == ["stale"]
     assert shard.snapshot() == before
     assert shard.store.complete([completed(new)]) == ["done"]
 

@@ -61,6 +61,9 @@ def test_dead_letters_are_bounded_per_tenant_and_by_age(shard: Shard) -> None:
     shard.store.fail([failed(job) for job in shard.lease(20)])
     bounds = {**KEEP, "dead_max": 4}
     shard.store.trim(**bounds)
+    assert len(shard.snapshot()["dead"]) == 15, "a repeated enqueue must still find them"
+    shard.now_ms += 60_000
+    shard.store.trim(**bounds)
     seen = shard.snapshot()
     assert (len(seen["dead:loud"]), len(seen["dead:quiet"]), len(seen["dead"])) == (4, 3, 7)
     shard.now_ms += 3_600_000

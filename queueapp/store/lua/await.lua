@@ -12,5 +12,8 @@
 local run = read_run(ARGV[3])
 if run and (run.s == 'e' or run.s == 'd') then return {1, 1} end
 if not run and redis.call('EXISTS', P .. 'job:' .. ARGV[3]) == 0 then return {1, 1} end
-redis.call('HSET', P .. 'waiters', ARGV[3], ARGV[4])
+local waiters = redis.call('HGET', P .. 'waiters', ARGV[3]) or ''
+if not string.find(' ' .. waiters .. ' ', ' ' .. ARGV[4] .. ' ', 1, true) then
+  redis.call('HSET', P .. 'waiters', ARGV[3], waiters == '' and ARGV[4] or waiters .. ' ' .. ARGV[4])
+end
 return {1, 0}

@@ -10,6 +10,7 @@
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
+--- @include "rank"
 --- @include "slots"
 --- @include "node"
 --- @include "refresh"
@@ -18,10 +19,11 @@
 --- @include "charge"
 --- @include "pick"
 --- @include "lease"
-tick()
-local rows = lease(ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
-if not rows then
+local known = caller(ARGV[3], ARGV[4])
+if not known then
   return {0, 'stale_call'}
 end
+tick()
+local rows = lease(known, ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
 local runnable = close()
 return {1, rows, runnable, next_due(), now}

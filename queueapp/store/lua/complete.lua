@@ -11,6 +11,7 @@
 --- @include "clock"
 --- @include "row"
 --- @include "owner"
+--- @include "rank"
 --- @include "slots"
 --- @include "node"
 --- @include "refresh"
@@ -20,11 +21,9 @@
 --- @include "finish"
 tick()
 next_argument = 4
-local words = {}
-for i, f in ipairs(next_group(tonumber(ARGV[3]), 8)) do words[i] = finish_one(f) end
+local words = finish_all(next_group(tonumber(ARGV[3]), 8))
 write_held()
 write_moves()
-lift_settled()
 write_estimates()
 close()
 return {1, words}

@@ -54,7 +54,7 @@ if cursor == '0' then
     if s[6] == '1' then
       redis.call('HDEL', P .. 'limits', field)
     else
-      redis.call('HSET', P .. 'limits', field, pack(s, s[4] ~= '' and not before_.track))
+      redis.call('HSET', P .. 'limits', field, pack(s, s[4] ~= '' and (before_.fill or not before_.track)))
     end
     if s[6] == '1' or s[4] == '' then unlink({P .. 'slots:' .. field}) end
   end
@@ -78,17 +78,16 @@ if next(filling) or fills_pool then
       if fills_pool then redis.call('ZADD', P .. 'slots:p', run.st, run.id) end
     end
   end
-  if cursor ~= '0' then
-    return {1, cursor}
+  if cursor == '0' then
+    for field, s in pairs(filling) do redis.call('HSET', P .. 'limits', field, pack(s, false)) end
+    redis.call('HDEL', P .. 'conf', 'fill')
   end
-  for field, s in pairs(filling) do redis.call('HSET', P .. 'limits', field, pack(s, false)) end
-  redis.call('HDEL', P .. 'conf', 'fill')
 end
 
--- Last page: the new limits are in force; every tenant and lane they name is put right.
-local conf = redis.call('HMGET', P .. 'conf', 'policy', 'paused', 'max', 'weight')
+-- What is in force now: every tenant and lane that was named is put right, on every page.
+local conf = redis.call('HMGET', P .. 'conf', 'policy', 'paused', 'max', 'fill')
 pool.policy, pool.paused = conf[1] or 'tiered', conf[2] == '1'
-pool.max, pool.track = tonumber(conf[3] or nil), conf[3] and true or false
+pool.max, pool.track = not conf[4] and tonumber(conf[3] or nil) or nil, conf[3] and true or false
 pool.ordered = pool.policy == 'fifo'
 limits, scope_cache, slots.used = {}, {}, {}
 for _, s in ipairs(scopes) do
@@ -99,4 +98,4 @@ for _, s in ipairs(scopes) do
   end
 end
 close()
-return {1, '0'}
+return {1, cursor}

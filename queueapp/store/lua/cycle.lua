@@ -25,15 +25,19 @@
 --- @include "finish"
 --- @include "due"
 --- @include "extend"
+local known = caller(ARGV[3], ARGV[4])
+if not known then
+  return {0, 'stale_call'}
+end
 tick()
 next_argument = 11
 local finished = next_group(tonumber(ARGV[8]), 8)
 local extended = next_group(tonumber(ARGV[9]), 2)
 local begun = next_group(tonumber(ARGV[10]), 2)
-local words, lost = {}, {}
+local lost = {}
 
 for _, b in ipairs(begun) do mark_begun(b[1], tonumber(b[2])) end
-for i, f in ipairs(finished) do words[i] = finish_one(f) end
+local words = finish_all(finished)
 for _, e in ipairs(extended) do
   if not extend(e[1], tonumber(e[2]), tonumber(ARGV[7])) then push(lost, e[1]) end
 end
@@ -43,12 +47,8 @@ expire_due(16)
 recover_due(8)
 write_held()
 write_moves()
-lift_settled()
 write_estimates()
 
-local rows = lease(ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
+local rows = lease(known, ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
 local runnable = close()
-if not rows then
-  return {0, 'stale_call'}
-end
 return {1, rows, runnable, next_due(), now, words, lost}

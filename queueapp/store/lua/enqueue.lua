@@ -83,16 +83,13 @@ if #fresh > 0 then
   redis.call('MSET', unpack(rows))
   for i, j in ipairs(fresh) do
     if j.idempotency_key then
-      redis.call('SET', j.idempotency_key, by_key[j.idempotency_key], 'PX', j.idempotency_ttl_ms)
+      redis.call('SET', j.idempotency_key, by_key[j.idempotency_key], 'PX', math.max(1, tonumber(j.idempotency_ttl_ms)))
     end
     if j.tier == 'continue' and not pool.tiers then
       redis.call('HSET', P .. 'conf', 'tiers', 1)
       pool.tiers = true
     end
-    if j.expires then
-      wake_if_earlier('expiring', j.expires)
-      append(moves.add, 'expiring', j.expires, j.id)
-    end
+    to_expiring(j, j.id)
     if j.due then
       to_scheduled(j.id, j.due)
     else

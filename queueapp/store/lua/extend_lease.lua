@@ -11,6 +11,7 @@
 --- @include "clock"
 --- @include "row"
 --- @include "owner"
+--- @include "rank"
 --- @include "slots"
 --- @include "node"
 --- @include "refresh"
@@ -26,6 +27,5 @@ for _, e in ipairs(next_group(tonumber(ARGV[4]), 2)) do
   if not extend(e[1], tonumber(e[2]), tonumber(ARGV[3])) then push(lost, e[1]) end
 end
 write_extensions()
-lift_settled()
 close()
 return {1, lost}

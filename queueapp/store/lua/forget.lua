@@ -6,8 +6,12 @@
 -- Groups:
 -- Refusals: schema
 -- Events: none
--- Leases that it still holds stay until their deadline. Answers how many these are.
+-- Leases that it still holds stay until their deadline. Answers how many these are. What is left of it for a while is a
+-- mark that no late repeat of an old call passes.
 --- @include "shard"
-redis.call('DEL', P .. 'worker:' .. ARGV[3])
+local key = P .. 'worker:' .. ARGV[3]
+redis.call('DEL', key)
+redis.call('HSET', key, 'seq', 9007199254740991)
+redis.call('PEXPIRE', key, 60000)
 redis.call('ZREM', P .. 'workers', ARGV[3])
 return {1, redis.call('SCARD', P .. 'held:' .. ARGV[3])}

@@ -13,7 +13,7 @@
 --- @include "clock"
 tick()
 local MAX_TTL = 600000
-local verb, owner, nonce, ttl = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local verb, owner, nonce, ttl = ARGV[3], ARGV[4], ARGV[5], math.min(tonumber(ARGV[6]), MAX_TTL)
 local leader = redis.call('HMGET', P .. 'leader', 'epoch', 'nonce', 'until')
 local fence = redis.call('HMGET', P .. 'fence', 'epoch', 'nonce')
 local ends = tonumber(leader[3] or 0)
@@ -25,8 +25,8 @@ if verb == 'release' then
   return {1, 1, 0}
 end
 
-if leader[2] == nonce or verb == 'renew' then
-  -- An expired lease that nobody took may be renewed.
+if leader[2] == nonce or fence[2] == nonce or verb == 'renew' then
+  -- An expired lease that nobody took may be renewed; a term that was given up has ended for good.
   if leader[2] ~= nonce or fence[2] ~= nonce then return {0, 'fenced'} end
   redis.call('HSET', P .. 'leader', 'until', now + ttl)
   return {1, tonumber(leader[1]), ttl}

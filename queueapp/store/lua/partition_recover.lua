@@ -12,6 +12,7 @@
 --- @include "clock"
 --- @include "row"
 --- @include "owner"
+--- @include "rank"
 --- @include "slots"
 --- @include "node"
 --- @include "refresh"

@@ -13,6 +13,7 @@
 --- @include "clock"
 --- @include "row"
 --- @include "owner"
+--- @include "rank"
 --- @include "slots"
 --- @include "node"
 --- @include "refresh"
@@ -31,7 +32,7 @@ for i, g in ipairs(next_group(tonumber(ARGV[3]), 5)) do
   if run then
     word = 'done'
     read_history(run)
-    local fields = {'f', run.f + 1}
+    local fields = {'f', run.f + 1, 'en', attempts}
     if g[4] == '1' then
       local first = tonumber(redis.call('HGET', P .. 'run:' .. id, 'uk') or now)
       push(fields, 'uk', first)
@@ -39,7 +40,7 @@ for i, g in ipairs(next_group(tonumber(ARGV[3]), 5)) do
     end
     settle(run, 0, false)
     if word == 'dead' then
-      redis.call('HSET', P .. 'run:' .. id, 'en', attempts, unpack(fields))
+      redis.call('HSET', P .. 'run:' .. id, unpack(fields))
       hash_holds_state(id)
       to_dead(id, run.t, 'unknown_task')
       end_lease(run)
@@ -52,6 +53,5 @@ for i, g in ipairs(next_group(tonumber(ARGV[3]), 5)) do
 end
 write_held()
 write_moves()
-lift_settled()
 close()
 return {1, words}

@@ -6,7 +6,8 @@
 -- Groups: jobs(id)
 -- Refusals: schema
 -- Events: stats redriven; wake w
--- attempts goes on growing: it is the fence. Answers one word per id: retried, already (not dead any more), gone.
+-- An operator wants it to run: its expiry is dropped, its tier is start. attempts goes on growing: it is the fence.
+-- Answers one word per id: retried, already (not dead any more), gone.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
@@ -26,6 +27,9 @@ for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do
   if state == 'd' then
     redis.call('HSET', P .. 'run:' .. id, 's', 'p', 'e', 0, 'c', 0, 'f', read_history(run).f + 1)
     redis.call('HDEL', P .. 'run:' .. id, 'o', 'te', 'uk', 'sp')
+    if row.expires or row.tier ~= '' then
+      redis.call('SET', P .. 'job:' .. id, fresh_row(redis.call('GET', P .. 'job:' .. id)))
+    end
     push(retried, {id = id, row = row})
     words[i] = 'retried'
   else

@@ -50,19 +50,20 @@ remove_rows(ended)
 
 local function drop_dead(ids)
   for _, id in ipairs(ids) do
-    local t = redis.call('HGET', P .. 'run:' .. id, 't')
-    if t then redis.call('ZREM', P .. 'dead:' .. t, id) end
+    local row = read_row(id)
+    if row then redis.call('ZREM', P .. 'dead:' .. row.tenant, id) end
   end
   variadic('ZREM', P .. 'dead', ids)
   remove_rows(ids)
 end
-drop_dead(over(P .. 'dead', dead_ttl, math.huge, 0))
+drop_dead(over(P .. 'dead', dead_ttl, math.huge, window))
 local looked_at = {}
 for _, id in ipairs(redis.call('ZRANDMEMBER', P .. 'dead', 16)) do
-  local t = redis.call('HGET', P .. 'run:' .. id, 't')
+  local row = read_row(id)
+  local t = row and row.tenant
   if t and not looked_at[t] then
     looked_at[t] = true
-    drop_dead(over(P .. 'dead:' .. t, dead_ttl, dead_max, 0))
+    drop_dead(over(P .. 'dead:' .. t, dead_ttl, dead_max, window))
   end
 end
 

@@ -41,31 +41,38 @@ local function charge(t, l, row)
   lift(T)
   add(root, t, x / wt)
   lift(root)
-  return string.format('%.17g|%.17g|%.17g|%s', x, wt, wl, row.cost and '' or '1'), score(root, t)
+  local estimated = not row.cost and pool.unit == 'ms'
+  return string.format('%.17g|%.17g|%.17g|%s', x, wt, wl, estimated and '1' or ''), score(root, t)
 end
 
--- The true cost of a run corrects what was charged; `set` = the handler set it. Nodes are lifted by `lift_settled`.
+-- Which tenants have waiting jobs, as this call found it.
+local waits = {}
+
+local function load_waiting(names)
+  local fields = {}
+  for i, t in ipairs(names) do fields[i] = 'w:' .. t end
+  local found = redis.call('HMGET', P .. 'counts', unpack(fields))
+  for i, t in ipairs(names) do waits[t] = found[i] and true or false end
+end
+
+local function has_waiting(t)
+  if waits[t] == nil then load_waiting({t}) end
+  return waits[t]
+end
+
+-- The true cost of a run corrects what was charged; `set` = the handler set it. Answers the new charge and the tenant's
+-- tag after it, for a job that runs on; nil when nothing is settled.
 local function settle(run, actual, set)
-    local x, wt, wl, estimated = string.match(run.ch or '', '^([^|]+)|([^|]+)|([^|]+)|(1?)$')
-  if pool.ordered or not x or (estimated ~= '1' and not set) then return end
+  local x, wt, wl, estimated = string.match(run.ch or '', '^([^|]+)|([^|]+)|([^|]+)|(1?)$')
+  if pool.ordered or not x or (estimated ~= '1' and not set) then return nil end
   local d, root, T = actual - tonumber(x), node(''), node(run.t)
-  if d == 0 then return end
+  if d == 0 then return nil end
+  load_order(root, 17)
   local F = add(root, run.t, d / tonumber(wt), run.fs)
-  root.settled = true
-  if F then root.finish = math.max(root.finish or F, F) end
-  if score(T, run.l) or tag(root, run.t) or redis.call('HEXISTS', P .. 'counts', 'w:' .. run.t) == 1 then
-    F = add(T, run.l, d / tonumber(wl), T.V)
-    T.settled = true
-    if F then T.finish = math.max(T.finish or F, F) end
+  lift(root, F)
+  if score(T, run.l) or tag(root, run.t) or has_waiting(run.t) then
+    load_order(T, 2)
+    lift(T, add(T, run.l, d / tonumber(wl), T.V))
   end
-  return string.format('%.17g|%s|%s|%s', actual, wt, wl, estimated)
-end
-
-local function lift_settled()
-  for _, N in pairs(nodes) do
-    if N.settled then
-      lift(N, N.finish)
-      N.settled, N.finish = nil, nil
-    end
-  end
+  return string.format('%.17g|%s|%s|%s', actual, wt, wl, estimated), F or score(root, run.t)
 end

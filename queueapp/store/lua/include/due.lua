@@ -8,13 +8,13 @@ end
 local function quarantine(set, id)
   redis.call('SADD', P .. 'quarantine', id)
   redis.call('ZREM', P .. set, id)
+  push(moves.ended, id) -- nobody shall wait for it
   count('quarantined')
 end
 
 -- (row, state, run hash or nil) of a job that has not ended; nil when its row cannot be read.
 local function waiting_row(id)
-  local text = redis.pcall('GETRANGE', P .. 'job:' .. id, 0, 399)
-  local row = type(text) == 'string' and parse_row(text) or nil
+  local row = read_row(id)
   if not row then return nil end
   local run = read_run(id)
   if run then return row, run.s, run end -- the byte of a first lease is not touched: a hash prevails
@@ -74,6 +74,7 @@ local function recover_due(limit)
     local row = run and read_row(id)
     if not row then
       quarantine('active', id)
+      if run then end_lease(run) end
     elseif run.s ~= 'a' then
       remove_from('active', id) -- ended by this very call
     else

@@ -8,8 +8,8 @@ local function extend(id, attempts, lease_ms)
   local elapsed = now - run.st
   local charged = tonumber(string.match(run.ch or '', '^[^|]+'))
   if charged and elapsed > charged then
-    local ch = settle(run, elapsed, false)
-    if ch then redis.call('HSET', P .. 'run:' .. id, 'ch', ch) end
+    local ch, fs = settle(run, elapsed, false)
+    if ch then redis.call('HSET', P .. 'run:' .. id, 'ch', ch, 'fs', fs) end
   end
   return true
 end

@@ -4,8 +4,8 @@ local held = {} -- worker → ids whose lease ended in this call
 
 local function record_attempt(run, kind, json)
   local key = P .. 'errors:' .. run.id
-  redis.call('RPUSH', key, string.format('%s|%.0f|%s|%.0f|%s', kind, run.a, run.w, now, json))
-  redis.call('LTRIM', key, -20, -1)
+  local length = redis.pcall('RPUSH', key, string.format('%s|%.0f|%s|%.0f|%s', kind, run.a, run.w, now, json))
+  if type(length) == 'number' then redis.call('LTRIM', key, -20, -1) end
 end
 
 -- The lease of an attempt ends: its places in active, held and the slots are given back.
@@ -20,12 +20,11 @@ local function write_held()
   held = {}
 end
 
-local function finish_completed(id, attempts, run_ms, cost, result)
-  local run, word = owned_run(id, attempts)
-  if not run then return word end
+local function finish_completed(run, run_ms, cost, result)
+  local id = run.id
   run_ms = math.min(run_ms, math.max(0, now - run.st))
   if result ~= '' then redis.call('SET', P .. 'result:' .. id, result) end
-  to_ended(id, 'completed', {'en', attempts})
+  to_ended(id, 'completed', {'en', run.a})
   end_lease(run)
   settle(run, cost > 0 and math.max(1, cost) or math.max(1, run_ms), cost > 0)
   learn(run.n, run_ms)
@@ -33,29 +32,28 @@ local function finish_completed(id, attempts, run_ms, cost, result)
 end
 
 -- retry_ms < 0: no other attempt is asked for. Errors are counted against max_attempts.
-local function finish_failed(id, attempts, run_ms, cost, retry_ms, reason, json)
-  local run, word = owned_run(id, attempts)
-  if not run then return word end
+local function finish_failed(run, run_ms, cost, retry_ms, reason, json)
+  local id, word = run.id, 'dead'
   local row = read_row(id)
   read_history(run)
   run_ms = math.min(run_ms, math.max(0, now - run.st))
   record_attempt(run, 'error', json)
-  local fields = {'e', run.e + 1, 'en', attempts}
+  local fields = {'e', run.e + 1, 'en', run.a}
+  redis.call('HDEL', P .. 'run:' .. id, 'uk') -- somebody knows the task
   local again = retry_ms >= 0 and row and run.e + 1 < row.max_attempts
   if again and row.expires and row.expires <= now + retry_ms then again = false end
   if again then
     redis.call('HSET', P .. 'run:' .. id, 's', 's', unpack(fields))
     hash_holds_state(id)
     to_scheduled(id, now + retry_ms)
-    if row.expires then append(moves.add, 'expiring', row.expires, id) end
+    to_expiring(row, id)
     count_waiting(run.t, 1)
     count('retried')
     word = 'retry'
   else
     redis.call('HSET', P .. 'run:' .. id, unpack(fields))
-    hash_holds_state(id)
+    if row then hash_holds_state(id) end
     to_dead(id, run.t, reason)
-    word = 'dead'
   end
   end_lease(run)
   settle(run, cost > 0 and math.max(1, cost) or math.max(1, run_ms), cost > 0)
@@ -66,18 +64,19 @@ end
 local function give_back(run, row, delay_ms, fields)
   hash_holds_state(run.id)
   if delay_ms > 0 then
-    redis.call('HSET', P .. 'run:' .. run.id, 's', 's', 'en', run.a, unpack(fields))
+    redis.call('HSET', P .. 'run:' .. run.id, 's', 's', unpack(fields))
     to_scheduled(run.id, now + delay_ms)
   else
-    redis.call('HSET', P .. 'run:' .. run.id, 's', 'p', 'en', run.a, unpack(fields))
-    to_pending(run.id, run.t, run.l, row.tier, run.r)
+    redis.call('HSET', P .. 'run:' .. run.id, 's', 'p', unpack(fields))
+    to_pending(run.id, run.t, run.l, row.tier, rank(run.r, row.priority))
   end
-  if row.expires then append(moves.add, 'expiring', row.expires, run.id) end
+  to_expiring(row, run.id)
   count_waiting(run.t, 1)
   end_lease(run)
 end
 
 -- A lease that expired, or whose worker is lost. Only a job that had begun counts it as a crash; another is forgiven.
+-- The attempt did not end: what its worker says later is stale.
 local function recover(run, row)
   read_history(run)
   record_attempt(run, 'lost', '{}')
@@ -90,18 +89,46 @@ local function recover(run, row)
     give_back(run, row, 0, {'c', run.c + 1})
     return 'pending'
   end
-  redis.call('HSET', P .. 'run:' .. run.id, 'c', run.c + 1, 'en', run.a)
+  redis.call('HSET', P .. 'run:' .. run.id, 'c', run.c + 1)
   hash_holds_state(run.id)
   to_dead(run.id, run.t, 'worker_lost')
   end_lease(run)
   return 'dead'
 end
 
--- A row of the group `finished`: kind (completed, failed), id, attempts, run_ms, cost, retry_ms, reason, blob.
-local function finish_one(f)
-  local id, attempts, run_ms, cost = f[2], tonumber(f[3]), tonumber(f[4]), tonumber(f[5])
-  if f[1] == 'completed' then
-    return finish_completed(id, attempts, run_ms, cost, f[8])
+-- All rows of the group `finished`: kind (completed, failed), id, attempts, run_ms, cost, retry_ms, reason, blob. Reads
+-- and checks everything first, then writes. Answers one word per row.
+local function finish_all(rows)
+  local runs, words, seen, reached, fields, names = {}, {}, {}, {}, {}, {}
+  for i, f in ipairs(rows) do
+    local id, attempts = f[2], tonumber(f[3])
+    if seen[id] then
+      words[i] = seen[id] == attempts and 'done' or 'stale'
+    else
+      runs[i], words[i] = owned_run(id, attempts)
+      local run = runs[i]
+      if run then
+        seen[id] = attempts
+        if not reached[run.t] then
+          reached[run.t] = true
+          push(names, run.t)
+          push(fields, 't:' .. run.t, 'l:' .. run.t .. '|' .. run.l)
+        end
+      end
+    end
   end
-  return finish_failed(id, attempts, run_ms, cost, tonumber(f[6]), f[7], f[8])
+  if #names > 0 then
+    load_limits(fields)
+    load_nodes(names)
+    load_waiting(names)
+  end
+  for i, f in ipairs(rows) do
+    local run, run_ms, cost = runs[i], tonumber(f[4]), tonumber(f[5])
+    if run and f[1] == 'completed' then
+      words[i] = finish_completed(run, run_ms, cost, f[8])
+    elseif run then
+      words[i] = finish_failed(run, run_ms, cost, tonumber(f[6]), f[7], f[8])
+    end
+  end
+  return words
 end

@@ -6,8 +6,8 @@ local function leased_before(worker, seq)
   local rows = {}
   for _, id in ipairs(redis.call('SMEMBERS', P .. 'held:' .. worker)) do
     local run = read_run(id)
-    if run and run.s == 'a' and redis.call('HGET', P .. 'run:' .. id, 'ls') == seq then
-      local text = redis.call('GET', P .. 'job:' .. id)
+    local text = run and redis.call('GET', P .. 'job:' .. id)
+    if text and run.s == 'a' and redis.call('HGET', P .. 'run:' .. id, 'ls') == seq then
       local deadline = tonumber(redis.call('ZSCORE', P .. 'active', id))
       read_history(run)
       push(rows, {id, run.a, run.e, run.c, run.st, deadline, run.n, text})
@@ -20,9 +20,10 @@ local function set_aside(found)
   for _, bad in ipairs(found.broken) do
     redis.call('SADD', P .. 'quarantine', bad.id)
     redis.call('ZREM', P .. bad.set, bad.id)
+    push(moves.ended, bad.id) -- nobody shall wait for it
     count('quarantined')
-    count_waiting(bad.L.t, -1)
-    touch(bad.L.t, bad.L.l)
+    count_waiting(bad.t, -1)
+    touch(bad.t, bad.l)
   end
 end
 
@@ -37,17 +38,22 @@ local function commit_leases(found, worker, seq, lease_ms, begin)
       if run.sp then redis.call('HDEL', key, 'sp') end
     end
     local begun = (i <= begin or crashes >= 2) and '1' or '0'
-    redis.call(
+    local written = redis.pcall(
       'HSET', key, 's', 'a', 'a', attempts, 'w', worker, 'ls', seq, 'st', now, 't', row.tenant, 'n', row.task,
-      'sm', row.submitted, 'r', job.r, 'b', begun, 'ch', job.ch or '', 'fs', job.fs or 0
+      'sm', row.submitted, 'r', seq_of(job.r, row.priority), 'b', begun, 'ch', job.ch or '', 'fs', job.fs or 0
     )
-    if row.lane ~= 'main' then redis.call('HSET', key, 'l', row.lane) end
-    push(members, job.id)
-    push(deadlines, now + lease_ms, job.id)
-    remove_from(job.set, job.id)
-    if row.expires then remove_from('expiring', job.id) end
-    count_waiting(row.tenant, -1)
-    rows[i] = {job.id, attempts, errors, crashes, now, now + lease_ms, row.task, job.text}
+    if type(written) == 'table' then -- the key has a wrong type
+      untake_slots(job.id)
+      push(found.broken, {id = job.id, t = row.tenant, l = row.lane, set = job.set})
+    else
+      if row.lane ~= 'main' then redis.call('HSET', key, 'l', row.lane) end
+      push(members, job.id)
+      push(deadlines, now + lease_ms, job.id)
+      remove_from(job.set, job.id)
+      if row.expires then remove_from('expiring', job.id) end
+      count_waiting(row.tenant, -1)
+      push(rows, {job.id, attempts, errors, crashes, now, now + lease_ms, row.task, job.text})
+    end
   end
   variadic('ZADD', P .. 'active', deadlines)
   variadic('SADD', P .. 'held:' .. worker, members)
@@ -61,21 +67,28 @@ local function commit_leases(found, worker, seq, lease_ms, begin)
   return rows
 end
 
--- Leases up to `want` jobs for `worker`; answers the rows, or nil for a call that came too late.
-local function lease(worker, seq, want, begin, lease_ms)
+-- What is known of the caller: {seq, alone} of its last call; nil for a call that came too late.
+local function caller(worker, seq)
   local known = redis.call('HMGET', P .. 'worker:' .. worker, 'seq', 'alone')
   local last = tonumber(known[1] or -1)
   if tonumber(seq) < last then return nil end
-  if tonumber(seq) == last then return leased_before(worker, seq) end
-  local held = redis.call('SCARD', P .. 'held:' .. worker)
-  if held > 0 and known[2] and redis.call('SISMEMBER', P .. 'held:' .. worker, known[2]) == 1 then
+  return {seq = last, alone = known[2]}
+end
+
+-- Leases up to `want` jobs for `worker`, which `caller` knew; answers the rows.
+local function lease(known, worker, seq, want, begin, lease_ms)
+  if tonumber(seq) == known.seq then return leased_before(worker, seq) end
+  local key = P .. 'worker:' .. worker
+  local held_ = redis.call('SCARD', P .. 'held:' .. worker)
+  if held_ > 0 and known.alone and redis.call('SISMEMBER', P .. 'held:' .. worker, known.alone) == 1 then
     want = 0 -- a suspect runs alone
   end
-  local found = want > 0 and pick(want, held == 0) or {jobs = {}, expired = {}, broken = {}, passed = {}}
+  local found = want > 0 and pick(math.min(want, 100), held_ == 0) or {jobs = {}, expired = {}, broken = {}, passed = {}}
   local rows = commit_leases(found, worker, seq, lease_ms, begin)
   local first = found.jobs[1]
-  redis.call('HSET', P .. 'worker:' .. worker, 'seq', seq, 'alone', first and first.run and first.run.c >= 2 and first.id or '')
-  redis.call('PEXPIRE', P .. 'worker:' .. worker, math.max(60000, lease_ms * 20))
+  redis.call('HSET', key, 'seq', seq)
+  if first and first.run and first.run.c >= 2 then redis.call('HSET', key, 'alone', first.id) end
+  redis.call('PEXPIRE', key, math.max(60000, lease_ms * 20))
   redis.call('ZADD', P .. 'workers', now, worker)
   return rows
 end

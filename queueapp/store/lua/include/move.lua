@@ -1,12 +1,19 @@
 -- Moves between states. A script collects its moves here and `write_moves` makes them with one command per key;
 -- the new home of a job is written before its old one goes.
-local moves = {add = {}, remove = {}, hash = {}, waiting = {}, touched = {}, ended = {}, unlink = {}, stats = {}}
+local moves
+
+local function no_moves()
+  moves = {add = {}, remove = {}, waiting = {}, touched = {}, ended = {}, unlink = {}, stats = {}}
+end
+no_moves()
 
 local function touch(t, l, head)
   local name = t .. '|' .. l
   local seen = moves.touched[name]
   if not seen then
-    moves.touched[name] = {t, l, head}
+    seen = {t, l, head}
+    moves.touched[name] = seen
+    push(moves.touched, seen) -- refreshed in the order of their first touch: it decides V when the walk is empty
   elseif head == nil then
     seen[3] = nil
   end
@@ -35,6 +42,14 @@ end
 local function to_scheduled(id, due)
   wake_if_earlier('scheduled', due)
   append(moves.add, 'scheduled', due, id)
+end
+
+-- A waiting job that may expire stands in `expiring`, too.
+local function to_expiring(row, id)
+  if row.expires then
+    wake_if_earlier('expiring', row.expires)
+    append(moves.add, 'expiring', row.expires, id)
+  end
 end
 
 -- The job becomes a dead letter. Its row keeps the payload.
@@ -98,8 +113,8 @@ local function write_moves()
   if total ~= 0 then redis.call('HINCRBY', P .. 'counts', 'w', total) end
   for stat, n in pairs(moves.stats) do redis.call('HINCRBY', P .. 'stats', stat, n) end
   answer_waiters(moves.ended)
-  for _, seen in pairs(moves.touched) do refresh(seen[1], seen[2], seen[3]) end
-  moves = {add = {}, remove = {}, hash = {}, waiting = {}, touched = {}, ended = {}, unlink = {}, stats = {}}
+  for _, seen in ipairs(moves.touched) do refresh(seen[1], seen[2], seen[3]) end
+  no_moves()
 end
 
 -- The last lines of every script that moved jobs: pointers right, memory written, wake armed.

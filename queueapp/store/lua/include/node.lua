@@ -5,10 +5,10 @@
 -- Guarded by tests/model/test_parity.py and tests/lua/test_node.py.
 local nodes = {}
 local boosts = {}       -- tenant|lane → continuations served in a row while fresh work waited; false = forget
-local gone_tenants = {} -- tenants whose last waiting job left in this call, looked at by `flush_nodes`
+local gone_tenants = {} -- tenants that lost their last waiting job or their finish tag, looked at by `flush_nodes`
 
 local function new_node(name, V)
-  local N = {name = name, S = {}, dirty = {}, F = {}, V = V, V0 = V}
+  local N = {name = name, S = {}, dirty = {}, F = {}, V = V, V0 = V, skip = {}, skipped = 0}
   if name == '' then
     N.walk, N.tags, N.field = P .. 'walk', P .. 'tags', 'V'
   else
@@ -36,9 +36,15 @@ local function load_nodes(names)
   end
 end
 
--- Does (S, c) come before (S2, c2)? Ties go by member, as the server sorts them.
+-- Does (S, c) come before (S2, c2)? Ties go by the member's bytes, as the server sorts them; Lua's own `<` on strings
+-- would follow the server's locale.
 local function before(S, c, S2, c2)
-  return S < S2 or (S == S2 and c < c2)
+  if S ~= S2 then return S < S2 end
+  for i = 1, math.min(#c, #c2) do
+    local a, b = string.byte(c, i), string.byte(c2, i)
+    if a ~= b then return a < b end
+  end
+  return #c < #c2
 end
 
 local function place(N, c, S)
@@ -75,7 +81,7 @@ end
 
 local function put(N, c, S)
   displace(N, c, N.S[c])
-  if N.order then place(N, c, S) end
+  if N.order and not N.skip[c] then place(N, c, S) end
   N.S[c], N.dirty[c] = S, true
 end
 
@@ -100,25 +106,29 @@ local function flush(N)
 end
 
 -- Reads the first n children into memory; from then on `least` costs nothing. What lies past the bound stays unread.
+-- Writes nothing: children changed in memory are read around and put in their place.
 local function load_order(N, n)
-  if N.order then return end
-  flush(N)
+  if N.order and (not N.bound or #N.order >= n) then return end
+  n = n + N.skipped
+  for _ in pairs(N.dirty) do n = n + 1 end
   local found = redis.call('ZRANGE', N.walk, 0, n - 1, 'WITHSCORES')
-  N.order = {}
+  N.order, N.bound = {}, nil
   for i = 1, #found, 2 do
-    local S = tonumber(found[i + 1])
-    push(N.order, {S, found[i]})
-    N.S[found[i]] = S
+    local c = found[i]
+    if not N.dirty[c] then
+      N.S[c] = tonumber(found[i + 1])
+      if not N.skip[c] then push(N.order, {N.S[c], c}) end
+    end
   end
-  if #N.order == n then N.bound = {N.order[n][1], N.order[n][2]} end
+  if #found == 2 * n then N.bound = {tonumber(found[2 * n]), found[2 * n - 1]} end
+  for c in pairs(N.dirty) do
+    if N.S[c] and not N.skip[c] then place(N, c, N.S[c]) end
+  end
 end
 
 -- (S, c) of the first child, or nil. With a bound, a prefix that ran out is not an empty walk: it is read again.
 local function least(N)
-  if N.order and #N.order == 0 and N.bound then
-    N.order, N.bound = nil, nil
-    load_order(N, 101)
-  end
+  if N.order and #N.order == 0 and N.bound then load_order(N, 100) end
   if N.order then
     if N.order[1] then return N.order[1][1], N.order[1][2] end
     return nil
@@ -141,6 +151,7 @@ end
 local function hide(N, c)
   local S = score(N, c)
   displace(N, c, S)
+  N.skip[c], N.skipped = true, N.skipped + 1
   N.hidden = math.min(N.hidden or S, S)
 end
 
@@ -172,7 +183,8 @@ local function leave(N, c)
   lift(N, F)
 end
 
--- Charges (x > 0) or refunds (x < 0) a child. `f` stands in for a finish tag that is gone. The caller lifts.
+-- Charges (x > 0) or refunds (x < 0) a child. `f` stands in for a finish tag that is gone. The caller lifts, with the
+-- finish tag that is answered for a child out of the walk.
 local function add(N, c, x, f)
   local S = score(N, c)
   if S then
@@ -181,6 +193,7 @@ local function add(N, c, x, f)
   end
   local F = (tag(N, c) or f) + x
   N.F[c] = F > N.V and F
+  if N.name == '' and F <= N.V then gone_tenants[c] = true end
   return F
 end
 
@@ -216,9 +229,12 @@ local function flush_nodes()
     if boost then push(V, 'b:' .. name, boost) else push(forgotten, 'b:' .. name) end
   end
   variadic('HDEL', P .. 'policy', forgotten)
-  if pool.ordered then return end
   variadic('HSET', P .. 'policy', V)
   local passed = {}
+  if pool.ordered then
+    passed = redis.call('ZRANGE', root.tags, 0, 63) -- left by another policy
+    variadic('ZREM', root.tags, passed)
+  end
   for name, N in pairs(nodes) do
     if N.V > N.V0 then
       local tags = redis.call('ZRANGEBYSCORE', N.tags, '-inf', N.V, 'LIMIT', 0, 64)

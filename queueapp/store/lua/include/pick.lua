@@ -82,14 +82,24 @@ local function load_reach(root)
   end
 end
 
+-- Shall a busy worker stop in front of a suspect that has been passed over for `passed` ms, so that it becomes empty? For
+-- the first quarter of 5..10 s, of 10..20 s, of 20..40 s and so on: in the end that is longer than any running job, and
+-- no pool stands still for more than a quarter of the time.
+local function must_drain(passed)
+  if passed < 5000 then return false end
+  local start = 5000
+  while start * 2 <= passed do start = start * 2 end
+  return passed < start * 1.25
+end
+
 -- Picks up to `want` jobs. `alone` = the caller holds nothing, so that it may take a suspect (a job that twice crashed
--- its worker): a suspect is leased by itself, else passed over, and after 5 s of that the call stops before it.
+-- its worker): a suspect is leased by itself, else passed over.
 local function pick(want, alone)
   local root = node('')
   local found = {jobs = {}, expired = {}, broken = {}, passed = {}}
   load_order(root, want + 1)
   load_reach(root)
-  local bytes, looks = 0, 2 * want + 16
+  local bytes, looks = 0, 2 * want + 80
   while #found.jobs < want and bytes < MAX_REPLY_BYTES and looks > 0 and pool_open() do
     looks = looks - 1
     local _, t = least(root)
@@ -107,14 +117,14 @@ local function pick(want, alone)
     if run then read_history(run) end
     local taken = true
     if not row or (row.state == 'h' and not run) or row.tenant ~= t then
-      push(found.broken, {id = id, L = L, set = Q.set})
+      push(found.broken, {id = id, t = t, l = l, set = Q.set})
     elseif row.expires and row.expires <= now then
       push(found.expired, {id = id, row = row})
     elseif run and run.c >= 2 and not (alone and #found.jobs == 0) then
-      if run.sp and now - run.sp >= 5000 then break end
+      if run.sp and must_drain(now - run.sp) then break end
       if not run.sp then push(found.passed, id) end
       hide(T, l)
-      if not least(T) then hide(root, t) end
+      if pool.ordered or not least(T) then hide(root, t) end
       taken = false
     else
       local ch, fs = charge(t, l, row)
@@ -130,7 +140,7 @@ local function pick(want, alone)
       Q.at = Q.at + 1
       refresh(t, l, rest_of(L))
     end
-    if run and run.c >= 2 and taken then break end
+    if run and run.c >= 2 and taken and #found.jobs > 0 then break end
   end
   return found
 end

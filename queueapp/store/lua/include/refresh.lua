@@ -33,6 +33,7 @@ end
 local function refresh_tenant(t, limit, has_lane)
   local T = node(t)
   local pointer = (not has_lane or pool.ordered) and least(T)
+  if pool.ordered and T.hidden then pointer = math.min(pointer or T.hidden, T.hidden) end
   local runnable = (has_lane or pointer or T.hidden) and not limit.paused
     and (not limit.max or slots_used('t:' .. t) < limit.max)
   set_child(node(''), t, runnable, pointer)

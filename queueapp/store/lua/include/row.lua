@@ -25,9 +25,17 @@ local function parse_row(text)
   }
 end
 
+-- The text of the row without tier and expiry.
+local function fresh_row(text)
+  local before_tier, cost, budgets, rest =
+    string.match(text, '^(.1%d+|%d+|[^|]+|[^|]*|%-?%d*|)c?(|[^|]*)(|%d*|%d*|)%d*(|.*)$')
+  return before_tier .. cost .. budgets .. rest
+end
+
 -- Header only (never the payload): at most 400 bytes are read.
 local function read_row(id)
-  return parse_row(redis.call('GETRANGE', P .. 'job:' .. id, 0, 399))
+  local text = redis.pcall('GETRANGE', P .. 'job:' .. id, 0, 399)
+  return type(text) == 'string' and parse_row(text) or nil
 end
 
 -- The run hash: s state, a attempts, en attempt that ended, w worker, st lease start, t tenant, l lane (absent = main),

@@ -13,7 +13,7 @@ local function parse_limits(field, packed)
   if not packed then return DEFAULTS[string.sub(field, 1, 1)] end
   local weight, max, paused, fill = string.match(packed, '^([^|]*)|(%d*)|(1?)|(1?)$')
   return {
-    weight = tonumber(weight), paused = paused == '1', track = max ~= '',
+    weight = tonumber(weight), paused = paused == '1', track = max ~= '', fill = fill == '1',
     max = fill ~= '1' and tonumber(max) or nil,
   }
 end
@@ -73,6 +73,19 @@ local function take_slots(t, l, id)
     slots.used[scope] = slots_used(scope) + 1
     append(slots.add, scope, now, id)
   end
+end
+
+-- A job that could not be leased after all takes none.
+local function untake_slots(id)
+  for _, pairs_ in pairs(slots.add) do
+    for i = #pairs_, 2, -2 do
+      if pairs_[i] == id then
+        table.remove(pairs_, i)
+        table.remove(pairs_, i - 1)
+      end
+    end
+  end
+  slots.used = {}
 end
 
 local function write_slots()

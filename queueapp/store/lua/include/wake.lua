@@ -34,14 +34,14 @@ local function answer_waiters(ids)
     local last = math.min(first + 999, #ids)
     local waiters = redis.call('HMGET', P .. 'waiters', unpack(ids, first, last))
     for i = first, last do
-      local waiter = waiters[i - first + 1]
-      if waiter then
+      local found = waiters[i - first + 1]
+      for waiter in string.gmatch(found or '', '%S+') do
         local key = P .. 'done:' .. waiter
         redis.call('RPUSH', key, ids[i])
         redis.call('LTRIM', key, -10000, -1)
         redis.call('PEXPIRE', key, 60000)
-        redis.call('HDEL', P .. 'waiters', ids[i])
       end
+      if found then redis.call('HDEL', P .. 'waiters', ids[i]) end
     end
   end
 end

@@ -1,0 +1,26 @@
+"""The settings of `manage.py demo` and of its processes: the example project's, with two pools to compare.
+
+Database and server are those that `ground.enter` named; mails go to the same private directory.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ductor_project.settings import *  # noqa: F403
+from ductor_project.settings import DATABASES, DUCTOR, STATE_DIR
+from queueapp.bench import MARK
+
+# Also imported by tools that look at every module, outside of a demonstration.
+DIRECTORY = Path(os.environ.get(MARK) or STATE_DIR)
+EMAIL_FILE_PATH = str(DIRECTORY / "mails")
+
+# A worker's thread keeps its connection from job to job.
+DATABASES["default"]["CONN_MAX_AGE"] = 60
+
+DUCTOR |= {
+    "POOLS": {"imports-fifo": {"POLICY": "fifo"}, "imports-tiered": {"POLICY": "tiered"}},
+    # How soon the jobs of a killed worker run again: its leases have to end first.
+    "LEASE_SECONDS": 4,
+}

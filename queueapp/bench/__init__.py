@@ -1,0 +1,4 @@
+"""Benchmarks: `manage.py bench`. They may import anything; only the demonstration imports anything of theirs."""
+
+MARK = "DUCTOR_GROUND"
+"""Environment variable that names the directory of a run on a ground of its own (`ground`); settings read it."""

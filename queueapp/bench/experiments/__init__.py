@@ -1,0 +1,1 @@
+"""One module per experiment: `run(...)` measures and returns its figures."""

@@ -1,0 +1,18 @@
+"""The tasks that benchmarks run."""
+
+from __future__ import annotations
+
+import time
+
+from queueapp import task
+
+
+@task(queue_name="bench")
+def noop(number: int = 0) -> None:
+    """Nothing: what is left is the queue's own cost."""
+
+
+@task(queue_name="bench-start")
+def started(sent_s: float) -> float:
+    """Milliseconds from the moment before the call of `enqueue` to this line. Both clocks are this machine's."""
+    return (time.time() - sent_s) * 1000

@@ -1,0 +1,72 @@
+"""The form of our management commands: examples in `--help`, and every refusal as one clear line."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError, RawDescriptionHelpFormatter
+from collections.abc import Callable
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError, CommandParser, DjangoHelpFormatter
+from django.db import Error as DatabaseError
+
+from queueapp.errors import DuctorError
+
+
+class ExampleFormatter(RawDescriptionHelpFormatter, DjangoHelpFormatter):
+    """Django's order of options; examples keep their lines."""
+
+
+class DuctorCommand(BaseCommand):
+    """A command of ours. `perform` does the work and may raise DuctorError."""
+
+    examples = ""
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        kwargs.setdefault("formatter_class", ExampleFormatter)
+        kwargs.setdefault("epilog", self.examples.replace("{command}", f"{prog_name} {subcommand}"))
+        return super().create_parser(prog_name, subcommand, **kwargs)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            self.perform(**options)
+        except (DuctorError, ImproperlyConfigured, DatabaseError) as error:
+            raise CommandError(" ".join(str(error).split())) from error
+
+    def perform(self, **options: Any) -> None:
+        raise NotImplementedError
+
+
+def names(text: str) -> list[str]:
+    """`a,b` as a list."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """A whole number from `least` to `most`."""
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if not least <= value <= most:
+            raise ArgumentTypeError(f"{text!r} is no whole number from {least} to {most}")
+        return value
+
+    return read
+
+
+def number(least: float, most: float) -> Callable[[str], float]:
+    """A number from `least` to `most`."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not least <= value <= most:
+            raise ArgumentTypeError(f"{text!r} is no number from {least:g} to {most:g}")
+        return value
+
+    return read

@@ -1,0 +1,62 @@
+"""Log lines of worker and scheduler: one per event, text or JSON, on stderr when the host has configured none."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+from queueapp.cli.table import printable
+from queueapp.compat import TASKS_LOGGER
+
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def fields(record: logging.LogRecord) -> dict[str, object]:
+    """What was given as `extra`."""
+    return {name: value for name, value in vars(record).items() if name not in _PLAIN}
+
+
+class TextLine(logging.Formatter):
+    """`12:30:01 INFO worker: Leading pool=default epoch=17`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        name = record.name.removeprefix("queueapp.").partition(".")[0]
+        extra = "".join(f" {name}={printable(value)}" for name, value in fields(record).items())
+        line = f"{at} {record.levelname} {name}: {printable(record.getMessage())}{extra}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonLine(logging.Formatter):
+    """One JSON object a line: `time level logger message`, the fields, and `traceback` where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, tz=UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **fields(record),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def set_up(form: str | None, verbosity: int) -> None:
+    """Gives our loggers a handler, unless the host's LOGGING did or no form was asked for.
+
+    django.tasks logs two lines a job; unless the host has set its level, a worker shows them from verbosity 2 on.
+    """
+    ours, tasks = logging.getLogger("queueapp"), logging.getLogger(TASKS_LOGGER)
+    if form is not None or not ours.hasHandlers():
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(JsonLine() if form == "json" else TextLine())
+        ours.addHandler(handler)
+        ours.propagate = False
+        if ours.level == logging.NOTSET:
+            ours.setLevel(logging.DEBUG if verbosity > 2 else logging.INFO if verbosity > 0 else logging.WARNING)
+    if tasks.level == logging.NOTSET and verbosity < 2:
+        tasks.setLevel(logging.ERROR)

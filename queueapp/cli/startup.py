@@ -1,0 +1,99 @@
+"""What worker and scheduler do before they begin: names, waiting for migrations and for the store, signals."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import TypeVar
+
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import Error as DatabaseError
+from django.db.migrations.executor import MigrationExecutor
+
+from queueapp.conf import settings
+from queueapp.errors import StoreUnavailable
+from queueapp.outage import Outage
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+NAME_MAX = 57
+MIGRATIONS_EVERY_S = 1.0
+
+
+def process_name(given: str | None) -> str:
+    """What this process is called in front of its random part: the name given, or host and process id."""
+    name = given or f"{socket.gethostname()}-{os.getpid()}"
+    return re.sub(r"[^A-Za-z0-9._:@-]", "-", name)[:NAME_MAX]
+
+
+def process_id(given: str | None) -> str:
+    """An id of this process alone, at most 64 characters: every start has a new one, also under the same name."""
+    return f"{process_name(given)}.{secrets.token_hex(3)}"
+
+
+def wait_for_migrations() -> None:
+    """Returns when our tables are as this release wants them; says what it waits for, once."""
+    told = ""
+    while reason := _unready():
+        if reason != told:
+            logger.warning("Waiting: %s", reason)
+            told = reason
+        time.sleep(MIGRATIONS_EVERY_S)
+    if told:
+        logger.info("The database is ready, going on")
+
+
+def pending_migrations() -> list[str]:
+    """Our migrations that the database does not have yet."""
+    connection = connections[settings.database or DEFAULT_DB_ALIAS]
+    executor = MigrationExecutor(connection)
+    targets = executor.loader.graph.leaf_nodes("queueapp")
+    return [migration.name for migration, _ in executor.migration_plan(targets) if migration.app_label == "queueapp"]
+
+
+def _unready() -> str:
+    try:
+        pending = pending_migrations()
+    except DatabaseError as error:
+        connections.close_all()
+        return f"the database cannot be used ({' '.join(str(error).split())})"
+    if pending:
+        return f"migrations of queueapp are not applied ({', '.join(pending)}); run `manage.py migrate`"
+    return ""
+
+
+def when_reachable(call: Callable[[], T]) -> T:
+    """`call()`, again and again with growing pauses while the store cannot be reached."""
+    outage = Outage(logger)
+    while True:
+        try:
+            value = call()
+        except StoreUnavailable as error:
+            time.sleep(outage.failed("store", error))
+        else:
+            outage.worked("store")
+            return value
+
+
+def on_stop_signals(stop: Callable[[], None]) -> None:
+    """SIGTERM and SIGINT call `stop`, each time; the third ends the process as if there were no handler."""
+    count = 0
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal count
+        count += 1
+        if count == 3:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        stop()
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)

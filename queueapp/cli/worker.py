@@ -1,0 +1,122 @@
+"""`manage.py worker`: one process that runs jobs, from its options to its exit code."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db import connections
+
+from queueapp.cli import reload, startup
+from queueapp.cli.scheduler import make_scheduler
+from queueapp.conf import settings
+from queueapp.inspection.pools import declared_pools, require
+from queueapp.outage import Outage
+from queueapp.producer.discovery import load_tasks
+from queueapp.scheduler.loop import Scheduler
+from queueapp.store import connection, shards
+from queueapp.worker.line import Line
+from queueapp.worker.loop import EXIT_DONE, Worker, WorkerOptions
+from queueapp.worker.parker import Parker
+
+logger = logging.getLogger(__name__)
+
+RELOAD_PATIENCE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerCommand:
+    """The options of one `manage.py worker`."""
+
+    pools: Sequence[str] = ()
+    """Empty: every known one."""
+    name: str | None = None
+    with_scheduler: bool = False
+    options: WorkerOptions
+
+
+class WorkerProcess:
+    """A worker that is being started, works, or ends. `stop` may be called at any of these times."""
+
+    def __init__(self, command: WorkerCommand) -> None:
+        self._command = command
+        self._worker: Worker | None = None
+        self._scheduler: Scheduler | None = None
+
+    def stop(self) -> None:
+        """As a signal does: the first time gracefully, the second at once."""
+        if self._worker is None:
+            # Nothing is leased yet: there is nothing to give back.
+            os._exit(EXIT_DONE)
+        self._worker.stop()
+
+    def run(self) -> int:
+        """Waits until there is everything a worker needs, works, returns the exit code."""
+        startup.wait_for_migrations()
+        pools = self._pools()
+        for broken in load_tasks():
+            logger.error("Tasks of an app are not available: %s", broken.error, extra={"app": broken.app})
+        worker_id = startup.process_id(self._command.name)
+        lines = startup.when_reachable(lambda: self._lines(pools, worker_id))
+        keys = [shards.keys(pool)["wake"] for pool in pools]
+        self._worker = Worker(lines, self._command.options, lambda post: Parker(connection.blocking, keys, post))
+        scheduling = self._start_scheduler(worker_id)
+        logger.info("Worker started", extra={"worker": worker_id, "pools": ",".join(pools), "slots": self._slots})
+        code = self._worker.run()
+        if scheduling is not None and self._scheduler is not None:
+            self._scheduler.stop()
+            scheduling.join(5.0)
+        logger.info("Worker stopped", extra={"worker": worker_id, "ran": self._worker.ran, "exit": code})
+        return code
+
+    @property
+    def _slots(self) -> int:
+        return self._command.options.slots
+
+    def _pools(self) -> list[str]:
+        known = declared_pools()
+        wanted = list(dict.fromkeys(self._command.pools)) or known
+        require(wanted, known)
+        return wanted
+
+    def _lines(self, pools: Sequence[str], worker_id: str) -> list[Line]:
+        outage = Outage(logging.getLogger("queueapp.worker"))
+        info = {"name": startup.process_name(self._command.name), "pid": str(os.getpid()), "slots": str(self._slots)}
+        return [
+            Line(pool, shards.store(pool), worker_id, lease_ms=settings.lease_ms, info=info, outage=outage)
+            for pool in pools
+        ]
+
+    def _start_scheduler(self, owner: str) -> threading.Thread | None:
+        if not self._command.with_scheduler:
+            return None
+        scheduler = self._scheduler = make_scheduler(owner)
+
+        def schedule() -> None:
+            try:
+                scheduler.run()
+            finally:
+                connections.close_all()
+
+        thread = threading.Thread(target=schedule, name="ductor-scheduler", daemon=True)
+        thread.start()
+        return thread
+
+
+def run_worker(command: WorkerCommand, *, reloading: bool) -> int:
+    """The whole life of the process. Ends it itself when bodies still run, because threads cannot be ended."""
+    process = WorkerProcess(command)
+    if reloading:
+        return reload.run_reloading(process.run, process.stop, RELOAD_PATIENCE_S)
+    startup.on_stop_signals(process.stop)
+    code = process.run()
+    if code != EXIT_DONE:
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code

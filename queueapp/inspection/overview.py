@@ -1,0 +1,96 @@
+"""How the pools stand: sizes, tenants, workers, leader, and what an operator should know about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from queueapp.conf import settings
+from queueapp.store import shards
+from queueapp.store.records import PoolOverview
+
+LIVE_MS = 60_000
+"""A worker not heard of for two heartbeats of the longest usual lease is taken for gone."""
+FORGOTTEN_SHARE = 0.95
+FORGOTTEN_LEAST = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStatus:
+    """A worker that made itself known. `silent_ms` is the time since its last call."""
+
+    id: str
+    held: int
+    silent_ms: int
+    live: bool
+    info: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStatus:
+    """One pool, at one moment."""
+
+    pool: str
+    policy: str
+    paused: bool
+    waiting: int
+    active: int
+    scheduled: int
+    dead: int
+    ended: int
+    tenants: Mapping[str, int]
+    """Tenant → waiting jobs, the largest first."""
+    workers: tuple[WorkerStatus, ...]
+    leader: str
+    stats: Mapping[str, int]
+    notes: tuple[str, ...]
+    """What stands still, or looks like a mistake, in words."""
+
+
+def pool_status(pool: str) -> PoolStatus:
+    """Reads one pool. Raises StoreUnavailable within about a second."""
+    reads = shards.reads(pool)
+    seen, configured = reads.overview(), reads.configured()
+    live_ms = max(LIVE_MS, 2 * settings.lease_ms)
+    workers = tuple(
+        WorkerStatus(
+            id=worker.id,
+            held=worker.held,
+            silent_ms=max(0, seen.now_ms - worker.last_ms),
+            live=seen.now_ms - worker.last_ms < live_ms,
+            info=worker.info,
+        )
+        for worker in seen.workers
+    )
+    return PoolStatus(
+        pool=pool,
+        policy=configured.policy,
+        paused=configured.paused,
+        waiting=seen.waiting,
+        active=seen.active,
+        scheduled=seen.scheduled,
+        dead=seen.dead,
+        ended=seen.ended,
+        tenants=dict(sorted(seen.tenants.items(), key=lambda item: (-item[1], item[0]))),
+        workers=workers,
+        leader=seen.leader,
+        stats=dict(sorted(seen.stats.items())),
+        notes=tuple(_notes(seen, workers, paused=configured.paused)),
+    )
+
+
+def _notes(seen: PoolOverview, workers: tuple[WorkerStatus, ...], *, paused: bool) -> Iterator[str]:
+    if paused and seen.waiting:
+        yield "The pool is paused: its jobs wait until it is resumed."
+    if seen.waiting and not any(worker.live for worker in workers):
+        yield "No worker serves this pool: start one with `manage.py worker`."
+    if not seen.leader:
+        yield "No scheduler runs: saved limits are not repaired, and old results stay. Start `manage.py scheduler`."
+    if seen.quarantined:
+        yield f"{seen.quarantined} jobs were set aside because their rows are not of Ductor's making."
+    forgotten = seen.tenants.get(settings.tenant_default, 0)
+    if seen.waiting >= FORGOTTEN_LEAST and forgotten >= FORGOTTEN_SHARE * seen.waiting:
+        yield (
+            f"Nearly all of this work belongs to the tenant {settings.tenant_default!r}: name the tenant with "
+            ".using(tenant=...) or `with queueapp.tenant(...)`, else fairness between tenants has nothing to work on."
+        )

@@ -1,0 +1,28 @@
+"""Which pools there are: those of the settings, those with a row, and those that the store has seen."""
+
+from __future__ import annotations
+
+from queueapp import conf
+from queueapp.errors import UnknownPool
+from queueapp.models import Pool
+from queueapp.store import shards
+
+
+def declared_pools() -> list[str]:
+    """The pools of settings and rows, sorted: what workers and schedulers serve. Reads the database, not the store."""
+    return sorted(conf.known_pools() | set(Pool.objects.using(conf.settings.database).values_list("name", flat=True)))
+
+
+def all_pools() -> list[str]:
+    """The declared ones and whatever else the store has jobs of, such as a pool that left the settings."""
+    return sorted({*declared_pools(), *shards.pools()})
+
+
+def require(names: list[str], known: list[str]) -> None:
+    """Raises UnknownPool, which lists the known ones, when one of `names` is not among them."""
+    for name in names:
+        if name not in known:
+            raise UnknownPool(
+                f"{name!r} is not a known pool; known: {', '.join(known)}. Correct the name, or name the pool in "
+                'TASKS[...]["QUEUES"] or DUCTOR["POOLS"], or add it in the admin.'
+            )

@@ -1,0 +1,5 @@
+"""`manage.py worker` under a name of our own, for hosts that have a command of that name."""
+
+from queueapp.management.commands.worker import Command
+
+__all__ = ["Command"]

@@ -1,0 +1,72 @@
+"""What a policy is: how jobs rank inside their lane, and how the pointers of lanes and tenants move.
+
+A policy has no state of its own: it reads and writes the node that it is handed, so that one object serves every node
+of every pool. The tree (`tree.py`) calls it; users' own policies implement this protocol.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from queueapp.policies.node import Node
+
+PRIORITY_MIN, PRIORITY_MAX = -100, 100
+"""Django's range of priorities; what lies outside is clamped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What a policy may know of a pending job."""
+
+    id: str
+    tenant: str
+    lane: str = "main"
+    seq: int
+    """Number of submission within the shard."""
+    priority: int = 0
+    tier: Literal["start", "continue"] = "start"
+    cost: float = 0.0
+    """Declared units; 0 = undeclared, the estimate stands for it."""
+
+
+class Policy(Protocol):
+    """The rule of one pool. `node` is the root (children: tenants) or a tenant (children: lanes)."""
+
+    @property
+    def name(self) -> str:
+        """The word in `Pool.policy`."""
+
+    @property
+    def ordered(self) -> bool:
+        """The pointer is the least rank below (exact order over the whole pool); else it is a turn."""
+
+    @property
+    def tiered(self) -> bool:
+        """`continue` work stands in a queue of its own and is preferred 10 : 1 inside its lane."""
+
+    @property
+    def charges(self) -> bool:
+        """Service is charged, so estimated costs are settled when the true ones are known."""
+
+    @property
+    def rank_is_seq(self) -> bool:
+        """The rank is the number of submission alone: changing between such policies re-ranks no job."""
+
+    def rank(self, job: Candidate) -> float:
+        """The place of `job` among its lane's; the least runs first."""
+
+    def enter(self, node: Node, child: str, head: float) -> None:
+        """`child` became runnable; `head` is the least rank below it."""
+
+    def moved(self, node: Node, child: str, head: float) -> None:
+        """`child` stays runnable; the least rank below it is now `head`."""
+
+    def leave(self, node: Node, child: str) -> None:
+        """`child` is runnable no more."""
+
+    def served(self, node: Node, child: str, cost: float, weight: float) -> float:
+        """A job of `child` was picked: charge it. Returns where `child` stands now, for a later settlement."""
+
+    def settled(self, node: Node, child: str, difference: float, weight: float, fallback: float) -> None:
+        """The true cost of an earlier job differs from its charge by `difference` (negative: a refund)."""

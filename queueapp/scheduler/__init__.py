@@ -1,0 +1,1 @@
+"""The scheduler: what time sets off, and the lease of leadership. Start reading at `leadership`."""

@@ -1,0 +1,136 @@
+"""Leadership of one shard: who may act as the leader, how that is known, and what stops a leader that is none any more.
+
+Identity. A *term* is one grant: (epoch, nonce). The nonce, 128 random bits chosen by the candidate, makes it unique,
+    the epoch, which only grows, puts terms in order. A candidate keeps its nonce until it has lost a term, so that a
+    grant whose reply was lost is granted again as the same term.
+Authority. The store gives the lease when it is free or has expired, for `ttl_ms`, and writes the new term as the
+    *fence* in the same script. From that moment a write under any other term is refused there (`Fenced`). Nothing
+    else is authority: not this process's opinion, not its clock.
+Trust window. Between renewals the leader believes in its term until `sent + ttl - margin` on its own monotonic clock,
+    counted from *before* the last granted call was sent. The window ends before the lease does, so that a cut-off
+    leader stops by itself; it is a courtesy, the fence is the protection.
+Renewal. Every `renew_ms`, about three times in a lease, from the scheduler's own loop: if that hangs, so does this.
+
+    what happens                         the leader                                  the others
+    ----------------------------------   -----------------------------------------   -------------------------------
+    clean stop                           releases the lease                          the next try takes it
+    it dies                              -                                           take it when the lease has ended
+    it freezes, then wakes               next renewal or write is FENCED, steps      took it meanwhile
+                                         down at once
+    the store cannot be reached          leads on until its trust window ends        the same
+    it comes back in time                renews                                      are told `held`
+    it comes back late, nobody took it   renews: same term                           are told `held`
+
+Not thread-safe: the scheduler's loop alone calls it. Every scheduler does all duties that need no leader; the lease
+alone is exclusive.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import secrets
+from collections.abc import Callable
+from time import monotonic
+from typing import Protocol
+
+from queueapp.errors import Fenced, LeaseHeld
+from queueapp.store.records import Term
+
+logger = logging.getLogger(__name__)
+
+MARGIN = 0.1
+"""Part of the lease that is not trusted: clocks drift, and a reply needs its time."""
+
+
+class LeadershipStore(Protocol):
+    """The methods of `store.Store` that leadership calls."""
+
+    def lead_acquire(self, owner: str, nonce: str, ttl_ms: int) -> Term: ...
+
+    def lead_renew(self, nonce: str, ttl_ms: int) -> Term: ...
+
+    def lead_release(self, nonce: str) -> bool: ...
+
+
+class Leadership:
+    """One scheduler's candidacy for one shard. `tick` does what is due; `term` says whether it leads now."""
+
+    def __init__(
+        self,
+        pool: str,
+        store: LeadershipStore,
+        owner: str,
+        *,
+        ttl_ms: int,
+        renew_ms: int,
+        retry_ms: int,
+        clock: Callable[[], float] = monotonic,
+        nonce: Callable[[], str] = lambda: secrets.token_hex(16),
+    ) -> None:
+        self._pool = pool
+        self._store = store
+        self._owner = owner
+        self._ttl_ms = ttl_ms
+        self._renew_s = renew_ms / 1000
+        self._retry_s = retry_ms / 1000
+        self._clock = clock
+        self._new_nonce = nonce
+        self._nonce = nonce()
+        self._term: Term | None = None
+        self._trusted_until = 0.0
+        self.next_at = 0.0
+        """When `tick` wants to be called, on the monotonic clock."""
+
+    @property
+    def term(self) -> Term | None:
+        """The term that this scheduler leads under, or None. Ask right before every act, not once."""
+        return self._term if self._clock() < self._trusted_until else None
+
+    def tick(self) -> None:
+        """Acquires or renews when it is time. StoreError passes through: the caller waits, the trust window runs."""
+        if self._clock() < self.next_at:
+            return
+        if self._term is None:
+            self._acquire()
+        else:
+            self._renew()
+
+    def release(self) -> None:
+        """Gives the lease back, so that the next scheduler need not wait for its end."""
+        if self._term is not None:
+            self._term, self._trusted_until = None, 0.0
+            self._store.lead_release(self._nonce)
+            self._nonce = self._new_nonce()
+
+    def _acquire(self) -> None:
+        sent = self._clock()
+        try:
+            term = self._store.lead_acquire(self._owner, self._nonce, self._ttl_ms)
+        except LeaseHeld:
+            # A little jitter keeps standbys apart that were started together.
+            self.next_at = self._clock() + self._retry_s * random.uniform(0.9, 1.1)
+            return
+        self._granted(term, sent)
+        logger.info("Leading", extra={"pool": self._pool, "epoch": term.epoch, "owner": self._owner})
+
+    def _renew(self) -> None:
+        sent = self._clock()
+        try:
+            term = self._store.lead_renew(self._nonce, self._ttl_ms)
+        except Fenced:
+            lost = self._term
+            self._term, self._trusted_until = None, 0.0
+            self._nonce = self._new_nonce()
+            self.next_at = self._clock() + self._retry_s
+            logger.warning(
+                "No longer leading: another scheduler has the lease",
+                extra={"pool": self._pool, "epoch": lost.epoch if lost else 0, "owner": self._owner},
+            )
+            return
+        self._granted(term, sent)
+
+    def _granted(self, term: Term, sent: float) -> None:
+        self._term = term
+        self._trusted_until = sent + term.ttl_ms / 1000 * (1 - MARGIN)
+        self.next_at = sent + self._renew_s

@@ -1,0 +1,136 @@
+"""The scheduler's loop: one thread that keeps the lease of leadership and does the duties of every pool, each when due.
+
+`run` is the loop; `stop` may be called from any thread and from signal handlers. While the store or the database is
+away the loop waits with growing pauses and goes on by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Protocol
+
+from django.db import Error as DatabaseError
+
+from queueapp.conf import settings
+from queueapp.errors import StoreError
+from queueapp.outage import Outage
+from queueapp.scheduler.duties import Duty
+from queueapp.scheduler.duties.promotion import Promotion, PromotionStore
+from queueapp.scheduler.duties.recovery import Recovery, RecoveryStore
+from queueapp.scheduler.duties.retention import Retention, RetentionStore
+from queueapp.scheduler.leadership import Leadership, LeadershipStore
+
+logger = logging.getLogger(__name__)
+
+POOLS_EVERY_S = 10.0
+"""How often the loop looks for pools that are new."""
+SHARES_IN_A_ROW = 20
+"""A duty that always finds more lets the others in between."""
+
+
+class SchedulerStore(LeadershipStore, PromotionStore, RecoveryStore, RetentionStore, Protocol):
+    """The methods of `store.Store` that a scheduler calls."""
+
+
+@dataclass(slots=True, eq=False)
+class Appointment:
+    """Something that a party (a pool, or the database's repair) has to do next at `due`."""
+
+    who: str
+    act: Callable[[], float]
+    due: float = 0.0
+
+
+class Scheduler:
+    """One process's scheduler over the pools that `pools` names. `common` are the duties that belong to no pool."""
+
+    def __init__(
+        self,
+        owner: str,
+        pools: Callable[[], Collection[str]],
+        open_store: Callable[[str], SchedulerStore],
+        common: Sequence[Duty] = (),
+        *,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._owner = owner
+        self._pools = pools
+        self._open_store = open_store
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._outage = Outage(logger, clock=clock)
+        self.leaderships: dict[str, Leadership] = {}
+        """By pool."""
+        self._appointments = [Appointment("pools", self._find_pools)]
+        self._appointments += [Appointment(type(duty).__name__, duty.run) for duty in common]
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Does what is due until `stop`, then releases the leases it holds."""
+        logger.info("Scheduler started", extra={"owner": self._owner})
+        try:
+            while not self._stopping.is_set():
+                now = self._clock()
+                for appointment in [*self._appointments]:
+                    if appointment.due <= now and not self._stopping.is_set():
+                        self._keep(appointment)
+                self._stopping.wait(max(0.0, min(entry.due for entry in self._appointments) - self._clock()))
+        finally:
+            self._release()
+            logger.info("Scheduler stopped", extra={"owner": self._owner})
+
+    def _keep(self, appointment: Appointment) -> None:
+        try:
+            for _ in range(SHARES_IN_A_ROW):
+                pause_s = appointment.act()
+                if pause_s > 0 or self._stopping.is_set():
+                    break
+            self._outage.worked(appointment.who)
+        except Exception as error:
+            if not isinstance(error, (StoreError, DatabaseError)) and not self._outage.away(appointment.who):
+                # A fault of ours in one duty must not end the others.
+                logger.exception("A duty failed", extra={"party": appointment.who})
+            pause_s = self._outage.failed(appointment.who, error)
+            # The others of this party would meet the same; one try tells for all.
+            for other in self._appointments:
+                if other.who == appointment.who:
+                    other.due = max(other.due, self._clock() + pause_s)
+        appointment.due = self._clock() + pause_s
+
+    def _find_pools(self) -> float:
+        for pool in sorted(set(self._pools()) - self.leaderships.keys()):
+            self._add_pool(pool, self._open_store(pool))
+        return POOLS_EVERY_S
+
+    def _add_pool(self, pool: str, store: SchedulerStore) -> None:
+        leadership = Leadership(
+            pool,
+            store,
+            self._owner,
+            ttl_ms=settings.leader_ttl_ms,
+            renew_ms=settings.leader_renewal_ms,
+            retry_ms=settings.leader_retry_ms,
+            clock=self._clock,
+        )
+        self.leaderships[pool] = leadership
+
+        def lead() -> float:
+            leadership.tick()
+            return max(0.001, leadership.next_at - self._clock())
+
+        duties: list[Duty] = [Promotion(store), Recovery(pool, store), Retention(store)]
+        self._appointments.append(Appointment(pool, lead))
+        self._appointments += [Appointment(pool, duty.run) for duty in duties]
+
+    def _release(self) -> None:
+        for pool, leadership in self.leaderships.items():
+            try:
+                leadership.release()
+            except StoreError as error:
+                logger.info("The lease could not be given back and runs out: %s", error, extra={"pool": pool})

@@ -1,0 +1,196 @@
+"""Slots: the threads that run bodies, and the chunks of jobs that the I/O thread hands to them.
+
+The I/O thread alone calls the methods of `Slots`. A slot thread takes one chunk, runs its jobs one after another and
+posts the chunk back; that is two queue operations a chunk, not a job. Jobs that take time travel in chunks of one.
+What a slot has not begun can be taken back at any time, because both sides pop from the chunk's deque, which is atomic.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from queueapp.store.records import Completed, Failed, LeasedJob, Returned
+
+if TYPE_CHECKING:
+    from queueapp.worker.line import Line
+
+logger = logging.getLogger(__name__)
+
+Outcome = Completed | Failed | Returned | None
+"""What became of a job in a slot. None: nothing is reported, the lease runs out (a lost lease, an injected fault)."""
+
+LOOKAHEAD_MS = 20.0
+"""How much estimated work may be leased for one slot, the running job included."""
+LOOKAHEAD_JOBS = 64
+CHUNK_MS = 2.0
+"""How much estimated work one chunk carries; a job that takes longer travels alone."""
+CHUNK_JOBS = 32
+STUCK_S = 0.025
+"""A job that is leased but not begun waits no longer than this, a tick and one call: 50 ms in all."""
+TICK_S = 0.010
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A job whose lease this process holds. Slot threads read it; the I/O thread alone writes `begun` and `lost`."""
+
+    job: LeasedJob
+    line: Line
+    begun: bool = False
+    """The store knows that the body started: should this process die, it counts as a crash."""
+    lost: bool = False
+    """The lease is gone; the body is told through its context, its outcome would be refused."""
+    cost: float = 0.0
+    """Set by the body through its context."""
+
+
+@dataclass(slots=True, eq=False)
+class Chunk:
+    """Some jobs for one slot. `since` is the moment at which the current job began, or the chunk was queued."""
+
+    jobs: deque[Held]
+    since: float
+    current: Held | None = None
+    done: deque[tuple[Held, Outcome, float]] = field(default_factory=deque)
+    """(job, outcome, run time in ms), appended by the slot, taken by the I/O thread."""
+
+
+class Slots:
+    """A fixed number of threads that run chunks. A slot thread calls `post` with each chunk that is through."""
+
+    def __init__(self, count: int, run: Callable[[Held], Outcome], post: Callable[[Chunk], None]) -> None:
+        self.count = count
+        self._run = run
+        self._post = post
+        self._queue: SimpleQueue[Chunk | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self.outstanding: dict[int, Chunk] = {}
+        """Chunks that were handed over and not yet seen to be through, by `id(chunk)`."""
+
+    def start(self) -> None:
+        for number in range(self.count):
+            thread = threading.Thread(target=self._work, name=f"ductor-slot-{number}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def close(self, timeout_s: float) -> bool:
+        """Ends the threads that are free; False when a body was still running after `timeout_s`."""
+        for _ in self._threads:
+            self._queue.put(None)
+        deadline = monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    @property
+    def idle(self) -> int:
+        """Slots that would begin a chunk at once."""
+        return max(0, self.count - len(self.outstanding))
+
+    def room(self, mean_ms: float | None, now: float) -> int:
+        """How many jobs may be leased now. A slot whose job already takes longer than the look-ahead counts for none.
+
+        `mean_ms` is the mean run time that the pool showed lately; while it is unknown nothing is leased ahead.
+        """
+        ahead = jobs_ahead(mean_ms)
+        quick, unfinished = self.count, 0
+        for chunk in self.outstanding.values():
+            if chunk.current is not None and (now - chunk.since) * 1000 > LOOKAHEAD_MS:
+                quick -= 1
+            else:
+                unfinished += len(chunk.jobs) + (chunk.current is not None)
+        if ahead == 1:
+            return self.idle
+        return max(0, quick * ahead - unfinished)
+
+    def put(self, jobs: Iterable[Held], now: float) -> None:
+        """Hands one chunk to whichever slot is free first."""
+        chunk = Chunk(deque(jobs), now)
+        self.outstanding[id(chunk)] = chunk
+        self._queue.put(chunk)
+
+    def through(self, chunk: Chunk) -> None:
+        """The chunk came back; its slot is free."""
+        self.outstanding.pop(id(chunk), None)
+
+    def begun_unreported(self) -> list[Held]:
+        """Running jobs of which the store does not know yet that they began."""
+        found = []
+        for chunk in self.outstanding.values():
+            current = chunk.current
+            if current is not None and not current.begun:
+                found.append(current)
+        return found
+
+    def has_unbegun(self) -> bool:
+        return any(chunk.jobs for chunk in self.outstanding.values())
+
+    def take_stuck(self, now: float, patience_s: float = STUCK_S) -> list[Held]:
+        """Takes back what has waited too long behind a slow job, or in the queue. An emptied chunk stays a no-op."""
+        taken: list[Held] = []
+        for chunk in self.outstanding.values():
+            if chunk.jobs and now - chunk.since >= patience_s:
+                while True:
+                    try:
+                        taken.append(chunk.jobs.popleft())
+                    except IndexError:
+                        break
+        return taken
+
+    def take_unbegun(self) -> list[Held]:
+        """Takes back everything that no slot has begun."""
+        return self.take_stuck(now=float("inf"))
+
+    def running(self) -> list[Held]:
+        return [chunk.current for chunk in self.outstanding.values() if chunk.current is not None]
+
+    def _work(self) -> None:
+        """The life of a slot thread. `run` never raises; should it, the job is left to its lease."""
+        from django.db import connections
+
+        try:
+            while (chunk := self._queue.get()) is not None:
+                self._run_chunk(chunk)
+                self._post(chunk)
+        finally:
+            connections.close_all()
+
+    def _run_chunk(self, chunk: Chunk) -> None:
+        jobs, done, run = chunk.jobs, chunk.done, self._run
+        while True:
+            # `since` moves before the pop: what is stuck is judged from the moment this job began.
+            chunk.since = started = monotonic()
+            try:
+                held = jobs.popleft()
+            except IndexError:
+                return
+            chunk.current = held
+            outcome: Outcome = None
+            if not held.lost:
+                try:
+                    outcome = run(held)
+                except BaseException:
+                    logger.exception("A slot failed outside a task's body", extra={"job_id": held.job.id})
+            chunk.current = None
+            done.append((held, outcome, (monotonic() - started) * 1000))
+
+
+def jobs_ahead(mean_ms: float | None) -> int:
+    """How many jobs of this mean run time one slot may hold, the running one included."""
+    if mean_ms is None:
+        return 1
+    return max(1, min(LOOKAHEAD_JOBS, int(LOOKAHEAD_MS / max(mean_ms, 0.01))))
+
+
+def chunk_size(mean_ms: float | None) -> int:
+    """How many jobs of this mean run time travel together."""
+    if mean_ms is None:
+        return 1
+    return max(1, min(CHUNK_JOBS, int(CHUNK_MS / max(mean_ms, 0.01))))

@@ -1,0 +1,44 @@
+"""`docs/reference.md` names every setting, command and refusal, and nothing that does not exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from queueapp.errors import REFUSALS
+from queueapp.setting_readers import READERS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/reference.md").read_text()
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def test_every_setting_is_documented() -> None:
+    assert set(re.findall(r"^\| `([A-Z_]+)` \|", section("Settings"), re.MULTILINE)) == set(READERS)
+
+
+def test_every_command_is_documented() -> None:
+    modules = (ROOT / "queueapp/management/commands").glob("[!_]*.py")
+    cells = re.findall(r"^\| (`[^|]+) \|", section("Commands"), re.MULTILINE)
+    named = {name.removeprefix("manage.py ") for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+    assert named == {module.stem for module in modules}
+
+
+def test_every_refusal_is_documented_with_its_exception() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", section("Refusals of the store"), re.MULTILINE)
+    assert dict(rows) == {code: error.__name__ for code, error in REFUSALS.items()}
+
+
+def test_decisions_are_numbered_without_a_gap() -> None:
+    numbers = re.findall(r"^(\d+)\. \*\*", (ROOT / "docs/decisions.md").read_text(), re.MULTILINE)
+    assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
+
+
+def test_the_first_screen_of_the_readme_uses_few_words() -> None:
+    """Whoever reads it first knows none of ours: these are for later pages."""
+    screen = (ROOT / "README.md").read_text().split("## Questions")[0].lower()
+    for word in ("shard", "lane", "tier ", "lease", "fence", "epoch", "slot", "cycle", "leader"):
+        assert not re.search(rf"\b{word.strip()}s?\b", screen), word

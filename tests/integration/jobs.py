@@ -1,0 +1,63 @@
+"""Tasks for worker processes under test. They speak with the test through files in a directory it names."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from queueapp import task
+
+POLL_S = 0.005
+PATIENCE_S = 60.0
+
+
+def note(place: str, name: str) -> None:
+    """One line in a file: a single write of a few bytes is whole, whoever else writes."""
+    with Path(place, name).open("a") as file:
+        file.write(f"{os.getpid()} {time.monotonic():.6f}\n")
+
+
+@task
+def noop(value: Any = None) -> Any:
+    return value
+
+
+@task
+def started(place: str, name: str) -> None:
+    note(place, name)
+
+
+@task(takes_context=True)
+def block(context: Any, place: str, name: str = "block") -> str:
+    """Notes that it runs, then waits until the test makes the file `go`, or its lease is lost."""
+    note(place, name)
+    deadline = time.monotonic() + PATIENCE_S
+    while not Path(place, "go").exists() and time.monotonic() < deadline:
+        if context.is_cancelled:
+            note(place, f"{name}-cancelled")
+            return "cancelled"
+        time.sleep(POLL_S)
+    return "went"
+
+
+@task
+def sleep(seconds: float, place: str = "", name: str = "sleep") -> None:
+    if place:
+        note(place, name)
+    time.sleep(seconds)
+
+
+@task
+def die(place: str, name: str = "die") -> None:
+    """Kills its process, as the kernel does when memory is short."""
+    note(place, name)
+    os._exit(137)
+
+
+@task(takes_context=True)
+def progress(context: Any) -> int:
+    context.set_progress(1, 2, "half way")
+    context.save_metadata({"rows": 7})
+    return int(context.attempt)

@@ -1,0 +1,12 @@
+"""Settings of the `manage.py` processes that tests start: the example project's, with what `TEST_DUCTOR` adds."""
+
+import json
+import os
+from pathlib import Path
+
+from ductor_project.settings import *  # noqa: F403
+from ductor_project.settings import DUCTOR
+
+if "TEST_BASE_DIR" in os.environ:
+    BASE_DIR = Path(os.environ["TEST_BASE_DIR"])
+DUCTOR = {**DUCTOR, **json.loads(os.environ.get("TEST_DUCTOR", "{}"))}

@@ -1,0 +1,105 @@
+"""The demonstration and the benchmarks as commands, small: real processes, a killed worker, figures as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TRAP = {"REDIS_URL": "redis://nowhere.invalid:6379/0", "DATABASE_URL": "sqlite:////nowhere/at/all.sqlite3"}
+"""What an environment may name: neither may be looked at."""
+
+
+def command(*arguments: str, temporary: Path) -> subprocess.Popen[str]:
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(("COV_", "PYTEST_", "DJANGO_"))
+    }
+    return subprocess.Popen(
+        [sys.executable, "manage.py", *arguments],
+        cwd=ROOT,
+        env={**inherited, **TRAP, "TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@pytest.fixture
+def temporary() -> Path:
+    """Short, because the socket's path is limited; ours, so that what is left behind is seen."""
+    return Path(tempfile.mkdtemp(prefix="d-"))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(200)
+def test_a_small_demonstration_loses_nothing_and_leaves_nothing(temporary: Path, tmp_path: Path) -> None:
+    file = tmp_path / "demo.json"
+    process = command("demo", "--jobs", "250", "--json", str(file), temporary=temporary)
+    output, _ = process.communicate(timeout=180)
+    written = json.loads(file.read_text())
+    figures = written["figures"]
+    assert written["bench"] == "demo"
+    assert figures["enqueued"] == figures["completed"] > 1000, output
+    assert figures["lost"] == figures["recorded_twice"] == 0, output
+    assert "killed worker" in output
+    # A run this small on a busy machine may miss the ratios; then it says so and how it ends.
+    assert (process.returncode == 0) == ("MISSED" not in output)
+    assert figures["small_p95_ratio"] > 1, output
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_every_process_of_the_demonstration(temporary: Path, number: int) -> None:
+    process = command("demo", temporary=temporary)
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if "workers are up" in line:
+            break
+    process.send_signal(number)
+    with process:
+        lines += process.stdout.readlines()
+    assert process.returncode == 130, "".join(lines)
+    assert "nothing was kept" in lines[-1]
+    assert list(temporary.iterdir()) == []
+    assert not _processes_of(temporary)
+
+
+@pytest.mark.long
+def test_bench_memory_keeps_its_promise(temporary: Path, tmp_path: Path) -> None:
+    file = tmp_path / "memory.json"
+    process = command("bench", "memory", "--jobs", "20000", "--json", str(file), temporary=temporary)
+    output, _ = process.communicate(timeout=110)
+    assert process.returncode == 0, output
+    assert 100 < json.loads(file.read_text())["figures"]["bytes_per_job"] <= 400
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.long
+def test_bench_throughput_has_its_figures(temporary: Path, tmp_path: Path) -> None:
+    file = tmp_path / "throughput.json"
+    process = command(
+        "bench", "throughput", "--jobs", "2000", "--starts", "20", "--json", str(file), temporary=temporary
+    )
+    output, _ = process.communicate(timeout=110)
+    figures = json.loads(file.read_text())["figures"]
+    for name in ("enqueue_single_per_s", "enqueue_bulk_per_s", "drain_per_s", "start_ms_p50", "start_ms_p99"):
+        assert figures[name] > 0, output
+    assert list(temporary.iterdir()) == []
+
+
+def _processes_of(directory: Path) -> list[str]:
+    """Command lines of processes that name the directory, a moment after the end."""
+    time.sleep(0.2)
+    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=False).stdout
+    return [line for line in listing.splitlines() if str(directory) in line]

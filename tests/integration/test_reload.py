@@ -1,0 +1,68 @@
+"""A worker in development: changed code starts it anew, and what it ran goes back and runs again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from queueapp.codec import encode_arguments
+from queueapp.states import State
+from queueapp.store.ids import new_id
+from queueapp.store.reads import Reads
+from queueapp.store.records import NewJob
+from queueapp.store.store import Store
+from tests.integration.conftest import Manage, notes, record, until
+
+pytestmark = pytest.mark.faults
+
+CODE = """
+import time
+from pathlib import Path
+from queueapp import task
+from tests.integration.jobs import note
+
+@task
+def work(place):
+    note(place, "VERSION")
+    while not Path(place, "go").exists():
+        time.sleep(0.01)
+"""
+
+
+def test_changed_code_starts_it_anew_and_work_is_handed_back(
+    manage: Manage, store: Store, reads: Reads, tmp_path: Path
+) -> None:
+    code = tmp_path / "changing_jobs.py"
+    code.write_text(CODE.replace("VERSION", "old"))
+    running = manage("worker", "--reload", env={"PYTHONPATH": str(tmp_path)})
+    running.wait_for("Worker started")
+    job = NewJob(
+        id=new_id(),
+        task="changing_jobs.work",
+        tenant="acme",
+        payload=encode_arguments([str(tmp_path)], {}),
+        fingerprint="f" * 16,
+    )
+    store.enqueue([job])
+    until(lambda: notes(tmp_path, "old"))
+    code.write_text(CODE.replace("VERSION", "new"))
+
+    def touched_and_seen() -> bool:
+        # The reloader looks once a second, and compares with what it saw the time before.
+        later = code.stat().st_mtime + 10
+        os.utime(code, (later, later))
+        time.sleep(0.5)
+        return bool(notes(tmp_path, "new"))
+
+    until(touched_and_seen, what="the new code runs")
+    (tmp_path / "go").touch()
+    until(lambda: record(reads, job.id).state is State.ENDED)
+    found = record(reads, job.id)
+    assert (found.attempts, found.crashes) == (2, 0), "a reload is no crash"
+    running.signal(signal.SIGTERM)
+    assert running.wait() == 0
+    assert reads.overview().workers == [], "it said good-bye"

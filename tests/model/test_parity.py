@@ -1,0 +1,204 @@
+"""The store's Lua and the pure reference lease the same jobs in the same order, under any traffic."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from queueapp.policies.registry import POLICIES
+from queueapp.policies.tree import Limits
+from queueapp.store.keys import ShardKeys
+from queueapp.store.store import Store
+from tests.model.pair import LONG_LEASE_MS, Clock, Pair
+from tests.model.traffic import Event
+
+TENANTS = ("ant", "bee", "cat")
+LANES = ("main", "other")
+_shards = itertools.count(1)
+
+tenants, lanes = st.sampled_from(TENANTS), st.sampled_from(LANES)
+weights = st.sampled_from([0.001, 0.3, 1.0, 1.0, 2.0, 4.0, 7.7, 1000.0])
+costs = st.sampled_from([0.0, 0.0, 1.0, 2.5, 50.0, 333.3])
+indices = st.lists(st.integers(0, 10**6), min_size=1, max_size=4)
+new_job = st.tuples(
+    tenants,
+    lanes,
+    costs,
+    st.sampled_from([0, 0, 0, 7, -3, 100, -100]),
+    st.sampled_from(["start", "start", "continue"]),
+    st.sampled_from(["demo.short", "demo.long"]),
+    st.sampled_from([0, 0, 0, 0, 30, 500]),
+)
+run_ms = st.sampled_from([0, 1, 7, 40, 333, 5000])
+set_cost = st.sampled_from([0.0, 0.0, 0.0, 1.0, 99.5])
+limits = st.builds(
+    Limits,
+    weight=weights,
+    ceiling=st.sampled_from([None, None, 0, 1, 3]),
+    paused=st.sampled_from([False, False, False, True]),
+)
+steps = st.one_of(
+    st.tuples(st.just("enqueue"), st.lists(new_job, min_size=1, max_size=8)),
+    st.tuples(st.just("enqueue"), st.lists(new_job, min_size=1, max_size=8)),
+    st.tuples(st.just("lease"), st.integers(1, 6), st.sampled_from([LONG_LEASE_MS, LONG_LEASE_MS, 100])),
+    st.tuples(st.just("lease"), st.integers(1, 6), st.just(LONG_LEASE_MS)),
+    st.tuples(st.just("complete"), indices, run_ms, set_cost),
+    st.tuples(st.just("complete"), indices, run_ms, set_cost),
+    st.tuples(st.just("fail"), indices, run_ms, set_cost, st.sampled_from([None, 1, 400])),
+    st.tuples(st.just("requeue"), indices),
+    st.tuples(st.just("extend"), indices),
+    st.tuples(st.just("cancel"), indices),
+    st.tuples(st.just("wait"), st.sampled_from([1, 20, 60, 400, 9000])),
+    st.just(("recover",)),
+    st.just(("promote",)),
+    st.just(("redrive",)),
+    st.tuples(st.just("configure"), tenants, st.one_of(st.just(""), lanes), limits),
+    st.tuples(st.just("pool"), st.sampled_from([None, None, 1, 4]), st.sampled_from([False, False, False, True])),
+)
+
+
+def dense(
+    chance: random.Random, length: int, tenants: Sequence[str] = TENANTS, lanes: Sequence[str] = LANES
+) -> list[Event]:
+    """Traffic that keeps the shard busy: more is enqueued than leased, limits come and go, finishes come in batches."""
+    return [_dense_event(chance, tenants, lanes) for _ in range(length)]
+
+
+def _dense_event(chance: random.Random, tenants: Sequence[str], lanes: Sequence[str]) -> Event:
+    chosen = [chance.randrange(10**6) for _ in range(chance.randint(1, 5))]
+    ran, cost = chance.choice([0, 1, 7, 40, 333, 5000]), chance.choice([0.0, 0.0, 0.0, 1.0, 99.5])
+    roll = chance.random()
+    if roll < 0.22:
+        return ("enqueue", [_dense_job(chance, tenants, lanes) for _ in range(chance.randint(1, 6))])
+    if roll < 0.47:
+        return ("lease", chance.randint(1, 5), chance.choice([LONG_LEASE_MS, LONG_LEASE_MS, LONG_LEASE_MS, 100]))
+    if roll < 0.67:
+        return ("complete", chosen, ran, cost)
+    if roll < 0.77:
+        tenant, lane = chance.choice(tenants), chance.choice(["", "", *lanes])
+        ceiling, paused = chance.choice([None, None, 1, 2, 3, 0]), chance.random() < 0.15
+        return (
+            "configure",
+            tenant,
+            lane,
+            Limits(weight=chance.choice([0.3, 1.0, 2.0, 7.7]), ceiling=ceiling, paused=paused),
+        )
+    if roll < 0.87:
+        return ("wait", chance.choice([1, 20, 60, 400, 9000]))
+    if roll < 0.90:
+        return ("fail", chosen, ran, cost, chance.choice([None, 1, 400]))
+    return chance.choice(
+        [
+            ("requeue", chosen),
+            ("extend", chosen),
+            ("cancel", chosen),
+            ("recover",),
+            ("promote",),
+            ("redrive",),
+            ("pool", chance.choice([None, None, 4]), chance.random() < 0.1),
+        ]
+    )
+
+
+def _dense_job(chance: random.Random, tenants: Sequence[str], lanes: Sequence[str]) -> Event:
+    return (
+        chance.choice(tenants),
+        chance.choice(lanes),
+        chance.choice([0.0, 0.0, 1.0, 2.5, 333.3]),
+        chance.choice([0, 0, 0, 7, -100]),
+        chance.choice(["start", "start", "continue"]),
+        chance.choice(["demo.short", "demo.long"]),
+        chance.choice([0, 0, 0, 0, 500]),
+    )
+
+
+def play(pair: Pair, events: list[Event]) -> None:
+    """One call per event, on both sides."""
+    for event in events:
+        match event:
+            case ("enqueue", list(jobs)):
+                pair.enqueue(jobs)
+            case ("lease", int(want), int(lease_ms)):
+                pair.lease(want, lease_ms)
+            case ("complete", list(chosen), int(ran), float(cost)):
+                pair.finish(chosen, ran, cost, None, fails=False)
+            case ("fail", list(chosen), int(ran), float(cost), retry_ms):
+                pair.finish(chosen, ran, cost, retry_ms, fails=True)
+            case ("requeue", list(chosen)):
+                pair.requeue(chosen)
+            case ("extend", list(chosen)):
+                pair.extend(chosen)
+            case ("cancel", list(chosen)):
+                pair.cancel(chosen)
+            case ("wait", int(ms)):
+                pair.clock.now_ms += ms
+            case ("recover",):
+                pair.recover()
+            case ("promote",):
+                pair.promote()
+            case ("redrive",):
+                pair.redrive()
+            case ("configure", str(tenant), str(lane), Limits() as changed):
+                pair.configure(tenant, lane, changed)
+            case ("pool", ceiling, bool(paused)):
+                pair.configure_pool(ceiling, paused=paused)
+    pair.drain()
+
+
+@pytest.fixture
+def fresh_pair(redis_client: redis.Redis, namespace: str) -> Callable[[str], Pair]:
+    """Makes a pair on a shard that nobody has used."""
+
+    def make(policy: str) -> Pair:
+        clock = Clock()
+        keys = ShardKeys(namespace, "parity", next(_shards))
+        return Pair(Store(redis_client, keys, clock_ms=clock), clock, policy)
+
+    return make
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+@given(events=st.lists(steps, min_size=5, max_size=40))
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_store_leases_in_the_order_of_the_reference(
+    fresh_pair: Callable[[str], Pair], policy: str, events: list[Event]
+) -> None:
+    pair = fresh_pair(policy)
+    play(pair, events)
+    assert pair.store.verify() == []
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("seed", range(12))
+def test_dense_traffic_keeps_the_order(fresh_pair: Callable[[str], Pair], policy: str, seed: int) -> None:
+    pair = fresh_pair(policy)
+    play(pair, dense(random.Random(seed), 250))
+    assert pair.store.verify() == []
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_many_tenants_and_lanes_keep_the_order(fresh_pair: Callable[[str], Pair], policy: str) -> None:
+    """More than one call reads ahead at either level, and more tags than one call drops."""
+    pair = fresh_pair(policy)
+    tenants, lanes = [f"t{number}" for number in range(180)], [f"lane{number}" for number in range(30)]
+    chance = random.Random(1)
+    pair.enqueue([_dense_job(chance, tenants, ["main"]) for _ in range(240)])
+    pair.enqueue([_dense_job(chance, tenants[:2], lanes) for _ in range(200)])
+    play(pair, dense(chance, 250, tenants, lanes[:2]))
+    assert pair.store.verify() == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_dense_traffic_keeps_the_order_for_long(fresh_pair: Callable[[str], Pair], policy: str) -> None:
+    for seed in range(100, 400):
+        pair = fresh_pair(policy)
+        play(pair, dense(random.Random(seed), 400))
+        assert pair.store.verify() == [], f"seed {seed}"

@@ -1,0 +1,329 @@
+"""Leadership by an injected clock, the scheduler's loop with duties that fail, and how often duties come."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from queueapp.errors import Fenced, LeaseHeld, StoreUnavailable
+from queueapp.outage import Outage
+from queueapp.scheduler.duties import Pace
+from queueapp.scheduler.duties.promotion import Promotion
+from queueapp.scheduler.leadership import Leadership
+from queueapp.scheduler.loop import Scheduler
+from queueapp.store.records import Moved, Term
+
+
+class Clock:
+    """Time that passes when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FakeLead:
+    """The lease of one shard on the clock of the test; a call may take its time, or be lost."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.nonce = ""
+        self.until = 0.0
+        self.epoch = 0
+        self.takes_s = 0.0
+        self.away = False
+        self.lose_replies = 0
+        self.granted: list[str] = []
+
+    def lead_acquire(self, owner: str, nonce: str, ttl_ms: int) -> Term:
+        self._reach()
+        if nonce != self.nonce:
+            if self.nonce and self.clock() < self.until:
+                raise LeaseHeld
+            self.epoch += 1
+            self.nonce = nonce
+            self.granted.append(nonce)
+        return self._grant(ttl_ms)
+
+    def lead_renew(self, nonce: str, ttl_ms: int) -> Term:
+        self._reach()
+        if nonce != self.nonce:
+            raise Fenced
+        return self._grant(ttl_ms)
+
+    def lead_release(self, nonce: str) -> bool:
+        self._reach()
+        released = nonce == self.nonce
+        if released:
+            self.nonce = ""
+        return released
+
+    def _grant(self, ttl_ms: int) -> Term:
+        self.until = self.clock() + ttl_ms / 1000
+        self.clock.now += self.takes_s
+        if self.lose_replies:
+            self.lose_replies -= 1
+            raise StoreUnavailable("the reply was lost")
+        return Term(epoch=self.epoch, nonce=self.nonce, ttl_ms=ttl_ms)
+
+    def _reach(self) -> None:
+        if self.away:
+            raise StoreUnavailable("away")
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def lead(clock: Clock) -> FakeLead:
+    return FakeLead(clock)
+
+
+def candidate(lead: FakeLead, clock: Clock, name: str) -> Leadership:
+    numbers = iter(range(100))
+    return Leadership(
+        "default",
+        lead,
+        name,
+        ttl_ms=5000,
+        renew_ms=1666,
+        retry_ms=1000,
+        clock=clock,
+        nonce=lambda: f"{name}-{next(numbers)}",
+    )
+
+
+def leads(leadership: Leadership) -> bool:
+    return leadership.term is not None
+
+
+def test_a_free_lease_is_taken_and_renewed_three_times_in_its_length(lead: FakeLead, clock: Clock) -> None:
+    one = candidate(lead, clock, "one")
+    assert not leads(one)
+    one.tick()
+    assert leads(one)
+    assert one.next_at == pytest.approx(clock.now + 1.666)
+    for _ in range(10):
+        clock.now = one.next_at
+        one.tick()
+        assert leads(one)
+    assert lead.granted == ["one-0"], "all of it is one term"
+
+
+def test_a_standby_tries_again_and_follows(lead: FakeLead, clock: Clock) -> None:
+    one, two = candidate(lead, clock, "one"), candidate(lead, clock, "two")
+    one.tick()
+    two.tick()
+    assert not leads(two)
+    assert clock.now + 0.9 <= two.next_at <= clock.now + 1.1
+    clock.now += 5.01
+    two.tick()
+    assert leads(two)
+    assert not leads(one), "its trust window ended before the lease did"
+
+
+def test_trust_counts_from_before_the_call_was_sent(lead: FakeLead, clock: Clock) -> None:
+    """A reply that took 4 s says nothing about the last second of the lease."""
+    one = candidate(lead, clock, "one")
+    lead.takes_s = 4.0
+    one.tick()
+    assert leads(one)
+    clock.now += 0.6  # 4.6 s after it was sent, of which 4.5 are trusted
+    assert not leads(one)
+    assert clock.now < lead.until + 4.0
+
+
+def test_a_fenced_leader_steps_down_at_once_and_comes_back_as_another_term(lead: FakeLead, clock: Clock) -> None:
+    one, two = candidate(lead, clock, "one"), candidate(lead, clock, "two")
+    one.tick()
+    clock.now += 6
+    two.tick()
+    one.tick()
+    assert not leads(one)
+    clock.now += 6
+    one.tick()
+    assert leads(one)
+    assert lead.granted == ["one-0", "two-0", "one-1"]
+
+
+def test_a_cut_off_leader_stops_by_itself_and_renews_when_nobody_took_it(lead: FakeLead, clock: Clock) -> None:
+    one = candidate(lead, clock, "one")
+    one.tick()
+    lead.away = True
+    clock.now += 2
+    with pytest.raises(StoreUnavailable):
+        one.tick()
+    assert leads(one)
+    clock.now += 3
+    assert not leads(one)
+    lead.away = False
+    one.tick()
+    assert leads(one)
+    assert lead.granted == ["one-0"]
+
+
+def test_a_grant_whose_reply_was_lost_is_the_same_term(lead: FakeLead, clock: Clock) -> None:
+    one = candidate(lead, clock, "one")
+    lead.lose_replies = 1
+    with pytest.raises(StoreUnavailable):
+        one.tick()
+    assert not leads(one)
+    one.tick()
+    assert leads(one)
+    assert lead.granted == ["one-0"]
+
+
+def test_release(lead: FakeLead, clock: Clock) -> None:
+    one, two = candidate(lead, clock, "one"), candidate(lead, clock, "two")
+    one.tick()
+    one.release()
+    assert not leads(one)
+    two.tick()
+    assert leads(two)
+    one.release()
+    assert lead.nonce == "two-0", "a second release takes nothing from anybody"
+
+
+class Duties(FakeLead):
+    """A store whose duties are counted and may fail."""
+
+    def __init__(self) -> None:
+        super().__init__(Clock())
+        self.promoted = 0
+        self.recovered = 0
+        self.trimmed = 0
+        self.fault: Exception | None = None
+        self.changed = threading.Condition()
+
+    def promote_due(self, limit: int = 100) -> Moved:
+        self._count("promoted")
+        return Moved(pending=1, more=self.promoted < 5)
+
+    def partition_recover(self, limit: int = 100) -> Moved:
+        self._count("recovered")
+        return Moved()
+
+    def trim(self, **options: int) -> bool:
+        self._count("trimmed")
+        return False
+
+    def _count(self, name: str) -> None:
+        with self.changed:
+            setattr(self, name, getattr(self, name) + 1)
+            self.changed.notify_all()
+            if self.fault:
+                raise self.fault
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(condition, 10)
+
+
+class Broken:
+    """A duty with a bug."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def run(self) -> float:
+        self.calls += 1
+        raise ZeroDivisionError("a bug")
+
+
+def running(scheduler: Scheduler) -> threading.Thread:
+    thread = threading.Thread(target=scheduler.run)
+    thread.start()
+    return thread
+
+
+def test_every_duty_of_every_pool_is_done_and_more_is_done_at_once() -> None:
+    stores = {"a": Duties(), "b": Duties()}
+    scheduler = Scheduler("me", lambda: list(stores), lambda pool: stores[pool])
+    thread = running(scheduler)
+    for store in stores.values():
+        store.wait(lambda store=store: store.promoted >= 6 and store.recovered >= 2 and store.trimmed >= 1)  # type: ignore[misc]
+        assert store.nonce
+    scheduler.stop()
+    thread.join(5)
+    assert not any(store.nonce for store in stores.values()), "leases are given back"
+
+
+def test_a_bug_in_one_duty_does_not_end_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    store, broken = Duties(), Broken()
+    scheduler = Scheduler("me", lambda: ["a"], lambda pool: store, [broken])
+    with caplog.at_level(logging.WARNING, "queueapp"):
+        thread = running(scheduler)
+        store.wait(lambda: store.recovered >= 3)
+        scheduler.stop()
+        thread.join(5)
+    assert 1 <= broken.calls <= 8
+    assert sum("A duty failed" in entry.message for entry in caplog.records) == 1
+
+
+def test_while_the_store_is_away_pauses_grow_and_one_message_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    store = Duties()
+    store.fault = StoreUnavailable("the store is away")
+    scheduler = Scheduler("me", lambda: ["a"], lambda pool: store)
+    with caplog.at_level(logging.WARNING, "queueapp"):
+        thread = running(scheduler)
+        time.sleep(0.7)
+        calls = store.promoted + store.recovered + store.trimmed
+        store.fault = None
+        store.wait(lambda: store.promoted >= 6)
+        scheduler.stop()
+        thread.join(5)
+    assert calls < 15
+    told = [entry.message for entry in caplog.records]
+    assert sum("Trying again" in message for message in told) == 1
+    assert sum("Back after" in message for message in told) == 1
+
+
+def test_pace() -> None:
+    pace = Pace(busy_s=0.25, idle_s=1.0)
+    assert pace.after(worked=True, more=True) == 0
+    assert pace.after(worked=True, more=False) == 0.25
+    assert [pace.after(worked=False, more=False) for _ in range(4)] == [0.5, 1.0, 1.0, 1.0]
+    assert pace.after(worked=True, more=False) == 0.25
+
+
+@pytest.mark.parametrize(("next_due_ms", "expected"), [(-1, 0.25), (60_000, 0.25), (100, 0.1), (0, 0.01)], ids=str)
+def test_promotion_comes_when_the_next_is_due(next_due_ms: int, expected: float) -> None:
+    class Store:
+        def promote_due(self, limit: int = 100) -> Moved:
+            return Moved(pending=1, next_due_ms=next_due_ms)
+
+    assert Promotion(Store()).run() == expected
+
+
+def test_outage_tells_once_reminds_and_tells_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    outage = Outage(logging.getLogger("queueapp.test"), clock=clock, uniform=lambda: 1.0)
+    pauses = []
+    with caplog.at_level(logging.WARNING, "queueapp"):
+        for _ in range(8):
+            for party in ("a", "b"):
+                pauses.append(outage.failed(party, StoreUnavailable("refused.")))
+        assert len(caplog.records) == 1
+        outage.failed("a", StoreUnavailable("loading."))
+        assert len(caplog.records) == 1, "a changed reason waits a moment"
+        clock.now += 6
+        outage.failed("a", StoreUnavailable("loading."))
+        assert len(caplog.records) == 2
+        clock.now += 61
+        outage.failed("a", StoreUnavailable("loading."))
+        assert len(caplog.records) == 3
+        outage.worked("a")
+        assert len(caplog.records) == 3, "b is still away"
+        outage.worked("b")
+        outage.worked("b")
+        assert len(caplog.records) == 4
+    assert pauses[::2] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert not outage.away("a")

@@ -1,0 +1,367 @@
+"""The worker's loop against a store in memory: what is leased, when, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from queueapp.store.records import Completed
+from queueapp.worker.faults import Faults
+from queueapp.worker.line import Line
+from queueapp.worker.loop import EXIT_CUT_SHORT, EXIT_DONE, Worker, WorkerOptions
+from queueapp.worker.parker import Parker
+from queueapp.worker.slots import Held, Outcome
+from tests.unit.fake_store import FakeBlocking, FakeStore
+
+SLACK_S = 0.25
+"""What a busy machine may add to a bound."""
+
+Body = Callable[[Held], object]
+
+
+class Running:
+    """A worker in a thread of its own, over one or more fake stores, with bodies that a test controls."""
+
+    def __init__(self, *stores: FakeStore, lease_ms: int = 30_000, **options: object) -> None:
+        self.blocking = FakeBlocking()
+        self.bodies: dict[str, Body] = {}
+        self.started: list[str] = []
+        self.lines = [Line(f"pool{i}", store, "w", lease_ms=lease_ms) for i, store in enumerate(stores)]
+        keys = [line.pool for line in self.lines]
+        self.worker = Worker(
+            self.lines,
+            WorkerOptions(**options),  # type: ignore[arg-type]
+            lambda post: Parker(lambda: self.blocking, keys, post),
+            run=self._run,
+        )
+        self.code: int | None = None
+        self.thread = threading.Thread(target=self._work, daemon=True)
+
+    def _work(self) -> None:
+        self.code = self.worker.run()
+
+    def _run(self, held: Held, faults: Faults) -> Outcome:
+        self.started.append(held.job.id)
+        body = self.bodies.get(held.job.task)
+        if body:
+            body(held)
+        return Completed(id=held.job.id, attempts=held.job.attempts, run_ms=0)
+
+    def start(self) -> Running:
+        self.thread.start()
+        return self
+
+    def join(self) -> int | None:
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+        return self.code
+
+
+@pytest.fixture
+def store() -> FakeStore:
+    return FakeStore()
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Bodies that wait for it are let go at the end in any case."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_batch_runs_everything_and_ends(store: FakeStore) -> None:
+    store.add(1000)
+    running = Running(store, slots=4, batch=True).start()
+    assert running.join() == EXIT_DONE
+    assert len(store.outcomes) == 1000
+    assert sorted(running.started) == sorted(store.outcomes)
+    assert store.forgotten
+
+
+def test_tiny_jobs_travel_in_bulk(store: FakeStore) -> None:
+    store.add(2000)
+    Running(store, slots=4, batch=True).start().join()
+    assert len(store.calls) < 200, "one round trip must serve many tiny jobs"
+
+
+def test_slow_jobs_are_never_leased_ahead(store: FakeStore) -> None:
+    store.add(12)
+    running = Running(store, slots=2, batch=True)
+    running.bodies["tests.noop"] = lambda held: time.sleep(0.03)
+    most = 0
+
+    def watch(held: Held) -> None:
+        nonlocal most
+        with store.lock:
+            most = max(most, len(store.active))
+        time.sleep(0.03)
+
+    running.bodies["tests.noop"] = watch
+    running.start().join()
+    assert most <= 2
+    assert len(store.outcomes) == 12
+
+
+def test_every_begun_job_is_known_as_begun_before_or_soon_after(store: FakeStore, gate: threading.Event) -> None:
+    store.add(1, "slow")
+    running = Running(store, slots=2)
+    running.bodies["slow"] = lambda held: gate.wait(10)
+    running.start()
+    store.wait(lambda: store.begun == {"j0"})
+    gate.set()
+    running.worker.stop()
+    assert running.join() == EXIT_DONE
+
+
+def slow_one(store: FakeStore, gate: threading.Event, slots: int) -> tuple[Running, list[float]]:
+    """A worker that has learnt that jobs are tiny, then meets one of the same task that is not, amid 200 that are."""
+    begun_at: list[float] = []
+
+    def body(held: Held) -> None:
+        if held.job.id == "long":
+            begun_at.append(time.monotonic())
+            gate.wait(10)
+
+    store.add(300)
+    store.pending.append(("long", "tests.noop"))
+    store.add(200, prefix="k")
+    running = Running(store, slots=slots)
+    running.bodies["tests.noop"] = body
+    running.start()
+    store.wait(lambda: bool(begun_at))
+    return running, begun_at
+
+
+def test_jobs_behind_a_slow_one_are_given_back_within_50_ms(store: FakeStore, gate: threading.Event) -> None:
+    """C068: a worker must not sit on jobs that it cannot start."""
+    running, begun_at = slow_one(store, gate, slots=1)
+    behind = set(store.active) - {"long"}
+    assert behind, "nothing was leased ahead: this tests nothing"
+    store.wait(lambda: store.active.keys() == {"long"}, 1.0)
+    late_s = time.monotonic() - begun_at[0]
+    returned = {job.id for job in store.returned}
+    assert returned == behind - store.outcomes.keys()
+    store.wait(lambda: "long" in store.begun, 1.0)  # from then on its loss counts as a crash
+    assert late_s < 0.05 + SLACK_S
+    time.sleep(0.2)
+    assert {job.id for job in store.returned} == returned, "a slot that is taken is no room: nothing comes and goes"
+    gate.set()
+    running.worker.stop()
+    assert running.join() == EXIT_DONE
+
+
+def test_jobs_behind_a_slow_one_move_to_a_free_slot(store: FakeStore, gate: threading.Event) -> None:
+    running, _ = slow_one(store, gate, slots=2)
+    store.wait(lambda: store.active.keys() == {"long"} and not store.pending, 5.0)
+    assert {job.id for job in store.returned} | store.outcomes.keys() >= {f"k{n}" for n in range(200)}
+    gate.set()
+    running.worker.stop()
+    assert running.join() == EXIT_DONE
+
+
+def test_a_job_leased_before_begins_only_when_the_store_knows(store: FakeStore) -> None:
+    """C016: a job that kills its process counts each time, so its later starts are told beforehand."""
+    store.add(200)
+    store.add(20, prefix="again")
+    store.attempts.update({f"again{n}": 1 for n in range(20)})
+    untold: list[str] = []
+
+    def check(held: Held) -> None:
+        with store.lock:
+            if held.job.attempts > 1 and held.job.id not in store.begun:
+                untold.append(held.job.id)
+
+    running = Running(store, slots=2, batch=True)
+    running.bodies["tests.noop"] = check
+    running.start().join()
+    assert not untold
+    assert len(store.outcomes) == 220
+
+
+def test_a_lost_reply_is_asked_for_again_under_the_same_number(store: FakeStore) -> None:
+    store.add(5)
+    store.lose_replies = 3
+    running = Running(store, slots=2, batch=True).start()
+    assert running.join() == EXIT_DONE
+    assert len(store.outcomes) == 5
+    assert [call["seq"] for call in store.calls[:4]] == [1, 1, 1, 1]
+    assert len(running.started) == 5, "no job ran twice"
+
+
+def test_outcomes_wait_while_the_store_is_away(store: FakeStore, gate: threading.Event) -> None:
+    store.add(2, "slow")
+    running = Running(store, slots=2)
+    running.bodies["slow"] = lambda held: gate.wait(10)
+    running.start()
+    store.wait(lambda: len(running.started) == 2)
+    store.away = True
+    gate.set()
+    time.sleep(0.3)
+    assert not store.outcomes
+    store.away = False
+    store.wait(lambda: len(store.outcomes) == 2)
+    running.worker.stop()
+    assert running.join() == EXIT_DONE
+
+
+def test_an_idle_worker_parks_and_is_woken(store: FakeStore) -> None:
+    running = Running(store, slots=2).start()
+    running.blocking.wait_parked()
+    calls = len(store.calls)
+    time.sleep(0.2)
+    assert len(store.calls) == calls, "it must not poll"
+    store.add(3)
+    running.blocking.wake()
+    store.wait(lambda: len(store.outcomes) == 3)
+    running.worker.stop()
+    assert running.join() == EXIT_DONE
+
+
+def test_runnable_but_nothing_leased_is_no_hot_loop() -> None:
+    class Racy(FakeStore):
+        """Says that something is runnable, and never has it."""
+
+        def cycle(self, worker, seq, **values):  # type: ignore[no-untyped-def]
+            reply = super().cycle(worker, seq, **values)
+            return type(reply)(
+                jobs=(), runnable=True, next_due_ms=-1, now_ms=1, finished=reply.finished, lost=reply.lost
+            )
+
+    racy = Racy()
+    running = Running(racy, slots=2).start()
+    time.sleep(0.7)
+    running.worker.stop()
+    running.join()
+    # 5 ms, 10, 20, … 320: eight or nine calls, and the good-byes.
+    assert 5 <= len(racy.calls) <= 14
+
+
+def test_pools_take_turns(store: FakeStore) -> None:
+    other = FakeStore()
+    store.add(40, "slow")
+    other.add(40, "slow", prefix="o")
+    running = Running(store, other, slots=2, batch=True)
+    running.bodies["slow"] = lambda held: time.sleep(0.003)
+    running.start().join()
+    assert len(store.outcomes) == len(other.outcomes) == 40
+    first_half = running.started[:40]
+    assert 8 <= sum(name.startswith("o") for name in first_half) <= 32
+
+
+def test_leases_are_extended_and_a_lost_one_is_told(store: FakeStore, gate: threading.Event) -> None:
+    lost = threading.Event()
+
+    def body(held: Held) -> None:
+        while not held.lost and not gate.is_set():
+            time.sleep(0.005)
+        lost.set()
+
+    store.add(1, "slow")
+    running = Running(store, slots=1, lease_ms=150)
+    running.bodies["slow"] = body
+    running.start()
+    store.wait(lambda: store.extended.count("j0") >= 2)
+    with store.lock:
+        del store.active["j0"]  # recovered by somebody else
+    assert lost.wait(5)
+    store.wait(lambda: "j0" in store.refused)
+    running.worker.stop()
+    running.join()
+
+
+def test_max_tasks(store: FakeStore) -> None:
+    store.add(50)
+    running = Running(store, slots=4, max_tasks=7).start()
+    assert running.join() == EXIT_DONE
+    assert len(running.started) == len(store.outcomes) == 7
+    assert not store.active
+
+
+def test_the_first_stop_lets_running_jobs_end_and_leases_no_more(store: FakeStore, gate: threading.Event) -> None:
+    store.add(3, "slow")
+    running = Running(store, slots=2)
+    running.bodies["slow"] = lambda held: gate.wait(10)
+    running.start()
+    store.wait(lambda: len(running.started) == 2)
+    running.worker.stop()
+    time.sleep(0.1)
+    assert running.thread.is_alive()
+    gate.set()
+    assert running.join() == EXIT_DONE
+    assert len(store.outcomes) == 2
+    assert len(store.pending) == 1
+    assert not store.returned, "it was not even leased"
+    assert store.forgotten
+
+
+def test_after_the_grace_running_jobs_are_given_back(store: FakeStore, gate: threading.Event) -> None:
+    told: list[bool] = []
+
+    def body(held: Held) -> None:
+        gate.wait(10)
+        told.append(held.lost)
+
+    store.add(1, "slow")
+    running = Running(store, slots=1, grace_ms=100)
+    running.bodies["slow"] = body
+    running.start()
+    store.wait(lambda: len(running.started) == 1)
+    running.worker.stop()
+    assert running.join() == EXIT_CUT_SHORT
+    assert [job.id for job in store.returned] == ["j0"]
+    assert not store.active
+    gate.set()
+
+
+def test_the_second_stop_gives_back_at_once(store: FakeStore, gate: threading.Event) -> None:
+    store.add(1, "slow")
+    running = Running(store, slots=1, grace_ms=60_000)
+    running.bodies["slow"] = lambda held: gate.wait(10)
+    running.start()
+    store.wait(lambda: len(running.started) == 1)
+    running.worker.stop()
+    running.worker.stop()
+    assert running.join() == EXIT_CUT_SHORT
+    assert [job.id for job in store.returned] == ["j0"]
+
+
+def test_a_stop_while_the_store_is_away_ends_with_the_grace(store: FakeStore) -> None:
+    running = Running(store, slots=1, grace_ms=200)
+    store.add(1)
+    store.lose_replies = 10**6
+    running.start()
+    store.wait(lambda: len(store.calls) >= 2)
+    running.worker.stop()
+    running.join()
+    assert running.code in {EXIT_DONE, EXIT_CUT_SHORT}
+
+
+def test_jobs_of_a_late_reply_are_given_back_by_a_stopping_worker(store: FakeStore) -> None:
+    store.add(2)
+    store.lose_replies = 2
+    running = Running(store, slots=2, grace_ms=5000).start()
+    store.wait(lambda: len(store.calls) >= 1)
+    running.worker.stop()
+    assert running.join() == EXIT_DONE
+    assert not store.active
+    assert not running.started
+    assert {job.id for job in store.returned} == {"j0", "j1"}
+
+
+def test_an_outcome_that_is_never_reported_leaves_the_slot_free(store: FakeStore) -> None:
+    store.add(2, "dropped")
+    running = Running(store, slots=1, batch=True)
+    running._run = lambda held, faults: None  # type: ignore[method-assign]
+    worker = Worker(
+        running.lines,
+        WorkerOptions(slots=1, batch=True),
+        lambda post: Parker(lambda: running.blocking, ["k"], post),
+        run=lambda held, faults: None,
+    )
+    assert worker.run() == EXIT_DONE
+    assert not store.outcomes
+    assert len(store.active) == 2, "the leases are left to run out"
