@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from queueapp.states import STATE_CODES, Outcome, State
 from queueapp.store.records import ErrorRecord, JobRecord, LeasedJob
 
-
 ERROR_FORM = re.compile(rb"(\w+)\|(\d+)\|(.*?)\|(\d+)\|(.*)", re.DOTALL)
 
 
