@@ -20,6 +20,8 @@ from django.db.migrations.executor import MigrationExecutor
 from queueapp.conf import settings
 from queueapp.errors import StoreUnavailable
 from queueapp.outage import Outage
+from queueapp.store import connection
+from queueapp.store.safety import check_server
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -81,6 +83,12 @@ def when_reachable(call: Callable[[], T]) -> T:
         else:
             outage.worked("store")
             return value
+
+
+def look_at_server() -> None:
+    """Waits until the store answers; warns of one that may lose work. Raises StoreMisconfigured for one too old."""
+    for warning in when_reachable(lambda: check_server(connection.commands())):
+        logger.warning("Unsafe store: %s", warning)
 
 
 def on_stop_signals(stop: Callable[[], None]) -> None:

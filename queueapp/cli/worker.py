@@ -61,6 +61,7 @@ class WorkerProcess:
         for broken in load_tasks():
             logger.error("Tasks of an app are not available: %s", broken.error, extra={"app": broken.app})
         worker_id = startup.process_id(self._command.name)
+        startup.look_at_server()
         lines = startup.when_reachable(lambda: self._lines(pools, worker_id))
         keys = [shards.keys(pool)["wake"] for pool in pools]
         self._worker = Worker(lines, self._command.options, lambda post: Parker(connection.blocking, keys, post))

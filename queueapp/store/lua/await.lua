@@ -14,6 +14,8 @@ if run and (run.s == 'e' or run.s == 'd') then return {1, 1} end
 if not run and redis.call('EXISTS', P .. 'job:' .. ARGV[3]) == 0 then return {1, 1} end
 local waiters = redis.call('HGET', P .. 'waiters', ARGV[3]) or ''
 if not string.find(' ' .. waiters .. ' ', ' ' .. ARGV[4] .. ' ', 1, true) then
+  local _, spaces = string.gsub(waiters, ' ', '')
+  if spaces >= 15 then waiters = string.match(waiters, ' (.*)$') end -- the oldest of 16 asks again by itself
   redis.call('HSET', P .. 'waiters', ARGV[3], waiters == '' and ARGV[4] or waiters .. ' ' .. ARGV[4])
 end
 return {1, 0}

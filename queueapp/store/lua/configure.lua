@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- configure: weights, ceilings and pauses, as the admin set them
 --
 -- KEYS: prefix

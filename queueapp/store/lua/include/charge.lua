@@ -67,11 +67,11 @@ local function settle(run, actual, set)
   if pool.ordered or not x or (estimated ~= '1' and not set) then return nil end
   local d, root, T = actual - tonumber(x), node(''), node(run.t)
   if d == 0 then return nil end
-  load_order(root, 17)
+  if not root.order then load_order(root, 17) end
   local F = add(root, run.t, d / tonumber(wt), run.fs)
   lift(root, F)
   if score(T, run.l) or tag(root, run.t) or has_waiting(run.t) then
-    load_order(T, 2)
+    if not T.order then load_order(T, 2) end
     lift(T, add(T, run.l, d / tonumber(wl), T.V))
   end
   return string.format('%.17g|%s|%s|%s', actual, wt, wl, estimated), F or score(root, run.t)

@@ -9,6 +9,10 @@ local function quarantine(set, id)
   redis.call('SADD', P .. 'quarantine', id)
   redis.call('ZREM', P .. set, id)
   push(moves.ended, id) -- nobody shall wait for it
+  if set == 'scheduled' then
+    local run = read_run(id)
+    if run then count_waiting(run.t, -1) else redis.call('HINCRBY', P .. 'counts', 'w', -1) end
+  end
   count('quarantined')
 end
 

@@ -87,7 +87,7 @@ local function lease(known, worker, seq, want, begin, lease_ms)
   local rows = commit_leases(found, worker, seq, lease_ms, begin)
   local first = found.jobs[1]
   redis.call('HSET', key, 'seq', seq)
-  if first and first.run and first.run.c >= 2 then redis.call('HSET', key, 'alone', first.id) end
+  if first then redis.call('HSET', key, 'alone', first.run and first.run.c >= 2 and first.id or '') end
   redis.call('PEXPIRE', key, math.max(60000, lease_ms * 20))
   redis.call('ZADD', P .. 'workers', now, worker)
   return rows

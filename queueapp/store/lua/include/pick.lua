@@ -105,7 +105,7 @@ local function pick(want, alone)
     local _, t = least(root)
     if not t then break end
     local T = node(t)
-    load_order(T, 17)
+    if not T.order then load_order(T, 17) end
     local _, l = least(T)
     local L = l and lane_of(t, l)
     local Q, boosted = choose(L)
