@@ -114,6 +114,16 @@ def test_a_suspect_that_is_passed_over_keeps_its_turn(shard: Shard) -> None:
     assert float(shard.snapshot()["policy"].get(b"V:zeta", 0)) <= waiting_at
 
 
+def test_a_tenant_left_with_a_suspect_alone_is_passed_over_whole(shard: Shard) -> None:
+    shard.add(shard.job("zeta", lane="s"))
+    lose(shard, "w1")
+    lose(shard, "w2")
+    shard.add(shard.job("alpha", cost=1), shard.job("alpha", cost=1))
+    shard.lease(1, "w3")
+    shard.add(shard.job("zeta", lane="o", cost=1), shard.job("omega", cost=1))
+    assert sorted(job.tenant for job in shard.lease(9, "w3")) == ["alpha", "omega", "zeta"]
+
+
 def test_c020_one_dead_worker_delays_only_its_own_job(shard: Shard) -> None:
     """C020: after one worker dies, new jobs hang although other workers live."""
     shard.add(shard.job())

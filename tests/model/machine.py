@@ -42,6 +42,7 @@ class Machine(RuleBasedStateMachine):
         self.ids, self.version = itertools.count(1), 1
         self.armed_known = True
         self.leader: tuple[str, int] | None = None
+        self.newest_term = ""
 
     # -- how the store is called --------------------------------------------------------------------------------
 

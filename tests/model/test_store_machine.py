@@ -370,10 +370,14 @@ class StoreMachine(Machine):
             elif verb == "renew" and not mine:
                 with pytest.raises(Fenced):
                     self.store.lead_renew(nonce, 2000)
+            elif not mine and self.newest_term == nonce:  # given up: a late repeat must not bring it back
+                with pytest.raises(Fenced):
+                    self.store.lead_acquire("me", nonce, 2000)
             else:
                 call = self.store.lead_renew if verb == "renew" else lambda n, t: self.store.lead_acquire("me", n, t)
                 assert call(nonce, 2000).nonce == nonce
                 self.leader = (nonce, now + 2000)
+                self.newest_term = nonce
 
 
 def run_machine(client: redis.Redis, namespace: str, steps: int) -> None:

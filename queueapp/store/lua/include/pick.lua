@@ -92,55 +92,63 @@ local function must_drain(passed)
   return passed < start * 1.25
 end
 
+-- Looks at the head of lane l of tenant t, and takes it, drops it or passes it over. True = the call stops here.
+local function visit(found, t, l, alone)
+  local T, root, L = node(t), node(''), lane_of(t, l)
+  local Q, boosted = choose(L)
+  local id, r = head_of(Q)
+  if not id then return true end -- a pointer to nothing: `verify` reports it
+  local text = row_text(Q)
+  local row = text and parse_row(text)
+  local run = row and row.state == 'h' and read_run(id) or nil
+  if run then read_history(run) end
+  local suspect = run and run.c >= 2
+  if not row or (row.state == 'h' and not run) or row.tenant ~= t then
+    push(found.broken, {id = id, t = t, l = l, set = Q.set})
+  elseif row.expires and row.expires <= now then
+    push(found.expired, {id = id, row = row})
+  elseif suspect and not (alone and #found.jobs == 0) then
+    if run.sp and must_drain(now - run.sp) then return true end
+    if not run.sp then push(found.passed, id) end
+    hide(T, l)
+    if pool.ordered then hide(root, t) end -- its turn is that of its hidden head
+    return false
+  else
+    local ch, fs = charge(t, l, row)
+    take_slots(t, l, id)
+    if L.qc then
+      L.boost = boosted and L.boost + 1 or 0
+      boosts[L.name] = L.boost > 0 and L.boost
+    end
+    push(found.jobs, {id = id, row = row, run = run, r = r, set = Q.set, text = text, ch = ch, fs = fs})
+    found.bytes = found.bytes + #text
+    found.whole = suspect
+  end
+  Q.at = Q.at + 1
+  refresh(t, l, rest_of(L))
+  return found.whole
+end
+
 -- Picks up to `want` jobs. `alone` = the caller holds nothing, so that it may take a suspect (a job that twice crashed
 -- its worker): a suspect is leased by itself, else passed over.
 local function pick(want, alone)
   local root = node('')
-  local found = {jobs = {}, expired = {}, broken = {}, passed = {}}
+  local found = {jobs = {}, expired = {}, broken = {}, passed = {}, bytes = 0, whole = false}
   load_order(root, want + 1)
   load_reach(root)
-  local bytes, looks = 0, 2 * want + 80
-  while #found.jobs < want and bytes < MAX_REPLY_BYTES and looks > 0 and pool_open() do
+  local looks, stop = 2 * want + 80, false
+  while #found.jobs < want and found.bytes < MAX_REPLY_BYTES and looks > 0 and pool_open() and not stop do
     looks = looks - 1
     local _, t = least(root)
     if not t then break end
     local T = node(t)
     if not T.order then load_order(T, 17) end
     local _, l = least(T)
-    local L = l and lane_of(t, l)
-    local Q, boosted = choose(L)
-    local id, r = head_of(Q)
-    if not id then break end -- a pointer to nothing: `verify` reports it
-    local text = row_text(Q)
-    local row = text and parse_row(text)
-    local run = row and row.state == 'h' and read_run(id) or nil
-    if run then read_history(run) end
-    local taken = true
-    if not row or (row.state == 'h' and not run) or row.tenant ~= t then
-      push(found.broken, {id = id, t = t, l = l, set = Q.set})
-    elseif row.expires and row.expires <= now then
-      push(found.expired, {id = id, row = row})
-    elseif run and run.c >= 2 and not (alone and #found.jobs == 0) then
-      if run.sp and must_drain(now - run.sp) then break end
-      if not run.sp then push(found.passed, id) end
-      hide(T, l)
-      if pool.ordered or not least(T) then hide(root, t) end
-      taken = false
+    if l then
+      stop = visit(found, t, l, alone)
     else
-      local ch, fs = charge(t, l, row)
-      take_slots(t, l, id)
-      if L.qc then
-        L.boost = boosted and L.boost + 1 or 0
-        boosts[L.name] = L.boost > 0 and L.boost
-      end
-      push(found.jobs, {id = id, row = row, run = run, r = r, set = Q.set, text = text, ch = ch, fs = fs})
-      bytes = bytes + #text
+      hide(root, t) -- all its lanes are passed over
     end
-    if taken then
-      Q.at = Q.at + 1
-      refresh(t, l, rest_of(L))
-    end
-    if run and run.c >= 2 and taken and #found.jobs > 0 then break end
   end
   return found
 end
