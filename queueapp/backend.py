@@ -6,6 +6,7 @@ does is the producer's; this class speaks django.tasks.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -17,9 +18,10 @@ from django.utils import timezone
 from queueapp.compat import BaseTaskBackend, InvalidTask, Task, TaskResultDoesNotExist
 from queueapp.conf import known_pools
 from queueapp.names import POOL_FORM
+from queueapp.policies.protocol import PRIORITY_MAX, PRIORITY_MIN
 from queueapp.producer import client
-from queueapp.producer.client import DuctorResult
 from queueapp.producer.options import InvalidTaskOption, UnknownQueue
+from queueapp.producer.results import DuctorResult, result_from_record
 from queueapp.producer.task import DuctorTask
 from queueapp.store import shards
 
@@ -71,15 +73,16 @@ class DuctorBackend(BaseTaskBackend):
         record = shards.reads(place[0]).job(place[1]) if place else None
         if place is None or record is None:
             raise _gone(result_id)
-        return client.result_from_record(record, place[0], self.alias)
+        return result_from_record(record, place[0], self.alias)
 
     async def aget_result(self, result_id: str) -> DuctorResult:
         """See `get_result`."""
-        place = shards.locate(str(result_id))
+        # In a thread: the store is asked when the pool is not one of those known here.
+        place = await asyncio.to_thread(shards.locate, str(result_id))
         record = await shards.async_store(place[0]).read_job(place[1]) if place else None
         if place is None or record is None:
             raise _gone(result_id)
-        return client.result_from_record(record, place[0], self.alias)
+        return result_from_record(record, place[0], self.alias)
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         """Faults of this alias in TASKS; everything else is checked by `queueapp.checks`."""
@@ -108,8 +111,10 @@ class DuctorBackend(BaseTaskBackend):
 
 
 def _require_priority(value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not -100 <= value <= 100:
-        raise InvalidTaskOption(f"priority is {value!r}: priority must be a whole number between -100 and 100.")
+    if isinstance(value, bool) or not isinstance(value, int) or not PRIORITY_MIN <= value <= PRIORITY_MAX:
+        raise InvalidTaskOption(
+            f"priority is {value!r}: priority must be a whole number between {PRIORITY_MIN} and {PRIORITY_MAX}."
+        )
 
 
 def _require_moment(value: object) -> None:

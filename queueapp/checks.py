@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -20,9 +21,13 @@ from django.core.management import find_commands
 from queueapp import conf
 from queueapp.policies import registry
 from queueapp.producer.discovery import load_tasks
+from queueapp.setting_readers import READERS
 
 COMMANDS = frozenset({"worker", "scheduler", "bench", "stack", "ductor"})
 """Our commands that another app could have, too."""
+
+BACKEND_KEYS = frozenset({"BACKEND", "QUEUES", "OPTIONS"})
+"""What an alias of TASKS may hold."""
 
 Address = tuple[str, int, str]
 """Host, port and database number of a store; for a unix socket its path, 0 and the number."""
@@ -97,6 +102,24 @@ def check_backend(**_: Any) -> list[CheckMessage]:
             )
         ]
     return []
+
+
+@register("queueapp")
+def check_backend_keys(**_: Any) -> list[CheckMessage]:
+    """W002: a key of one of our aliases that nobody reads, such as QUEUE for QUEUES."""
+    tasks = django_settings.TASKS if conf.our_aliases() else {}
+    messages: list[CheckMessage] = []
+    for alias in conf.our_aliases():
+        for name in sorted(str(key) for key in tasks[alias] if key not in BACKEND_KEYS):
+            near = get_close_matches(name.upper(), sorted(BACKEND_KEYS), n=1)
+            if name in READERS:
+                hint = "Ductor's own settings stand in DUCTOR."
+            else:
+                hint = f"Did you mean {near[0]}?" if near else f"Known are: {', '.join(sorted(BACKEND_KEYS))}."
+            messages.append(
+                Warning(f'TASKS["{alias}"] has "{name}", which nobody reads.', hint=hint, id="queueapp.W002")
+            )
+    return messages
 
 
 @register("queueapp")
@@ -237,6 +260,7 @@ def _address(url: str, number: object = None) -> Address | None:
 CHECKS: tuple[Callable[..., list[CheckMessage]], ...] = (
     check_settings,
     check_backend,
+    check_backend_keys,
     check_store,
     check_shared_app,
     check_tasks_modules,

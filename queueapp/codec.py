@@ -34,9 +34,11 @@ def encode_arguments(
     if args:
         payload["a"] = [_plain(value, f"args[{index}]", 1) for index, value in enumerate(args)]
     if kwargs:
-        payload["k"] = {name: _plain(value, f"kwargs[{name!r}]", 1) for name, value in kwargs.items()}
+        payload["k"] = {
+            _text(name, "kwargs"): _plain(value, f"kwargs[{_short(name)}]", 1) for name, value in kwargs.items()
+        }
     if options:
-        payload["o"] = {name: _plain(value, f"options[{name!r}]", 1) for name, value in options.items()}
+        payload["o"] = {name: _plain(value, f"options[{name}]", 1) for name, value in options.items()}
     return _dump(payload)
 
 
@@ -114,7 +116,8 @@ def _plain(value: object, path: str, depth: int) -> object:
             for key, item in value.items():
                 if not isinstance(key, str):
                     raise _refused(path, f"the key {_short(key)} is {_kind(key)}, not text", "use text as keys")
-                plain[_text(key, path)] = _plain(item, f"{path}[{key!r}]", depth + 1)
+                # A path is built for every value below: with a long key whole, a small payload would take minutes.
+                plain[_text(key, path)] = _plain(item, f"{path}[{_short(key)}]", depth + 1)
             return plain
         case Sequence():
             return [_plain(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]

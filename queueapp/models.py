@@ -33,6 +33,9 @@ class OurManager(models.Manager[M]):
 class OurModel(models.Model):
     """Binds a new instance to the database of `DUCTOR["DATABASE"]`, so that validation and save go there."""
 
+    created = models.DateTimeField(_("created"), auto_now_add=True)
+    updated = models.DateTimeField(_("updated"), auto_now=True)
+
     class Meta:
         abstract = True
 
@@ -96,8 +99,6 @@ class Pool(OurModel):
         validators=[validators.cost],
         help_text=_("Taken for a task that has not run yet, in cost units."),
     )
-    created = models.DateTimeField(_("created"), auto_now_add=True)
-    updated = models.DateTimeField(_("updated"), auto_now=True)
 
     objects = OurManager["Pool"]()
 
@@ -153,8 +154,6 @@ class Tenant(OurModel):
     )
     name = models.CharField(_("name"), max_length=200, blank=True, help_text=_("For people; may be empty."))
     notes = models.TextField(_("notes"), blank=True)
-    created = models.DateTimeField(_("created"), auto_now_add=True)
-    updated = models.DateTimeField(_("updated"), auto_now=True)
 
     objects = OurManager["Tenant"]()
 
@@ -206,8 +205,6 @@ class TenantLimits(OurModel):
         help_text=_("Most jobs that run at once. Empty = no limit, 0 = closed."),
     )
     paused = models.BooleanField(_("paused"), default=False, help_text=_("Jobs are accepted but none starts."))
-    created = models.DateTimeField(_("created"), auto_now_add=True)
-    updated = models.DateTimeField(_("updated"), auto_now=True)
 
     objects = OurManager["TenantLimits"]()
 

@@ -1,7 +1,7 @@
 """Outages: what a process says, and how long it waits, while the store is away. Pure; used by worker and scheduler.
 
-One message when the store goes, one a minute while it stays away (or when the reason changes), one when it is back:
-never one per try, and never one per pool. Not thread-safe: each I/O loop owns one.
+One message when the store goes, one a minute for each reason while it stays away, one when it is back: never one per
+try, and never one per pool. Not thread-safe: each I/O loop owns one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PAUSE_S = 0.1
 PAUSE_MAX_S = 5.0
 REMIND_S = 60.0
 CHANGE_S = 5.0
-"""A changed reason is told again, but not more often than this."""
+"""Another reason is told, too, but not sooner than this after the last message."""
 
 
 class Outage:
@@ -33,8 +33,8 @@ class Outage:
         self._uniform = uniform
         self._failures: dict[str, int] = {}
         self._since = 0.0
-        self._told_at = 0.0
-        self._told = ""
+        self._told: dict[str, float] = {}
+        """What was said in the last minute, and when."""
 
     def away(self, who: str) -> bool:
         return who in self._failures
@@ -42,11 +42,13 @@ class Outage:
     def failed(self, who: str, error: Exception) -> float:
         """Notes a failure; returns how many seconds to wait: exponential with jitter, at most 5."""
         now, text = self._clock(), str(error)
+        self._told = {said: at for said, at in self._told.items() if now - at < REMIND_S}
         if not self._failures:
             self._since = now
-            self._tell(text, now)
-        elif now - self._told_at >= (REMIND_S if text == self._told else CHANGE_S):
-            self._tell(text, now)
+            self._told.clear()
+        if text not in self._told and now - max(self._told.values(), default=-CHANGE_S) >= CHANGE_S:
+            self._told[text] = now
+            self._log.warning("%s Trying again with growing pauses; nothing is lost.", text, extra={"reason": text})
         failures = self._failures[who] = self._failures.get(who, 0) + 1
         pause_s = min(PAUSE_MAX_S, PAUSE_S * 2.0 ** min(failures - 1, 16))
         return pause_s * (0.5 + 0.5 * self._uniform())
@@ -56,7 +58,3 @@ class Outage:
         if self._failures.pop(who, None) is not None and not self._failures:
             seconds = round(self._clock() - self._since, 1)
             self._log.warning("Back after %.1f s, going on", seconds, extra={"away_s": seconds})
-
-    def _tell(self, text: str, now: float) -> None:
-        self._told, self._told_at = text, now
-        self._log.warning("%s Trying again with growing pauses; nothing is lost.", text, extra={"reason": text})

@@ -57,10 +57,10 @@ def read(raw: object) -> tuple[dict[str, object], list[SettingFault]]:
         try:
             values[reader.field] = reader.read(value)
         except NotYetThere as error:
-            message = f'DUCTOR["{name}"] = {_shown(value)} is not there yet.'
+            message = f'DUCTOR["{name}"] = {_shown(value, name)} is not there yet.'
             faults.append(SettingFault(name, "queueapp.E102", message, f"Now it can be {error}."))
         except ValueError as error:
-            message = f'DUCTOR["{name}"] is {_shown(value)}.'
+            message = f'DUCTOR["{name}"] is {_shown(value, name)}.'
             faults.append(SettingFault(name, f"queueapp.E{reader.number}", message, f"It must be {error}."))
     return values, faults
 
@@ -79,8 +79,11 @@ def _not_known(name: object) -> SettingFault:
     return SettingFault(str(name), "queueapp.E101", f"DUCTOR[{name!r}] is not a setting of Ductor.", hint)
 
 
-def _shown(value: object) -> str:
-    """A value for a message: short, and without the credentials of a URL."""
+def _shown(value: object, name: str = "") -> str:
+    """A value for a message: short, and without the credentials of a URL. Of the store's address only its form."""
+    if name == "REDIS_URL":
+        scheme = re.match(r"[a-z+]{1,12}(?=://)", value) if isinstance(value, str) else None
+        return f"a URL that begins with {scheme[0]}://" if scheme else f"a {type(value).__name__} of another form"
     text = re.sub(r"//[^@/\s]*@", "//***@", repr(value))
     text = re.sub(r"(['\"][^'\"]*(?:password|secret)[^'\"]*['\"]:\s*)('[^']*'|\"[^\"]*\")", r"\1***", text, flags=re.I)
     return text if len(text) <= 120 else f"{text[:117]}..."

@@ -15,13 +15,14 @@ from rest_framework import serializers
 from queueapp.api.faults import shown
 from queueapp.codec import decode_result, encode_arguments
 from queueapp.names import LANE_FORM, TENANT_FORM
+from queueapp.policies.protocol import PRIORITY_MAX, PRIORITY_MIN
 from queueapp.producer.discovery import load_tasks, registry
+from queueapp.producer.options import EXPIRES_MAX_S
 from queueapp.producer.task import DuctorTask
 from queueapp.store.records import JobRecord
 
 TASK_NAME_MAX = 512
 IDEMPOTENCY_KEY_MAX = 255
-EXPIRES_MAX_S = 10 * 365 * 86_400
 LATEST_S = 253_402_300_799
 """The last second of the year 9999, after which no datetime can say when."""
 
@@ -97,7 +98,7 @@ class JobRequest(serializers.Serializer[dict[str, Any]]):
     )
     pool = Text(max_length=64, required=False)
     lane = Name(LANE_FORM, _("A lane has up to 64 of A–Z, a–z, 0–9 and “. _ : @ -”."), required=False)
-    priority = WholeNumber(required=False, min_value=-100, max_value=100)
+    priority = WholeNumber(required=False, min_value=PRIORITY_MIN, max_value=PRIORITY_MAX)
     run_after = Moment(required=False)
     expires_after = Seconds(required=False, min_value=0.001, max_value=EXPIRES_MAX_S)
 
@@ -113,7 +114,8 @@ class JobRequest(serializers.Serializer[dict[str, Any]]):
 
     def validate_kwargs(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         for name in kwargs:
-            if not name.isidentifier():
+            # `self` is the task in `task.enqueue(...)`.
+            if not name.isidentifier() or name == "self":
                 raise serializers.ValidationError(_("%(name)s cannot name an argument.") % {"name": shown(name)})
         return kwargs
 

@@ -31,10 +31,18 @@ class DuctorCommand(BaseCommand):
         try:
             self.perform(**options)
         except (DuctorError, ImproperlyConfigured, DatabaseError) as error:
-            raise CommandError(" ".join(str(error).split())) from error
+            raise CommandError(plain(error)) from error
 
     def perform(self, **options: Any) -> None:
         raise NotImplementedError
+
+
+def plain(error: Exception) -> str:
+    """An error as one line; one of the database about our tables names the usual remedy."""
+    text = " ".join(str(error).split())
+    if isinstance(error, DatabaseError) and "queueapp_" in text:
+        return f"The database is not ready ({text}): run `manage.py migrate`."
+    return text
 
 
 def names(text: str) -> list[str]:

@@ -37,7 +37,7 @@ def as_mapping(job: JobView, *, payload: bool) -> dict[str, Any]:
         "priority": record.priority,
         "leases": record.attempts,
         "errors": record.error_count,
-        "max_attempts": record.max_attempts,
+        "max_attempts": record.max_attempts or None,
         "crashes": record.crashes,
         "worker": record.worker or None,
         "submitted_at": job.submitted_at,

@@ -1,7 +1,8 @@
-"""The leash: a child of `stack` ends when the stack does, however that ended.
+"""The leash: a child ends when its parent does, however that ended.
 
-The stack holds the writing end of each child's standard input and never writes. When it is gone, even by SIGKILL, the
-child reads the end of its input and stops itself as SIGTERM would.
+The parent (`stack`, or the supervisor of a reloading worker) holds the writing end of a pipe and never writes: of the
+child's standard input, or of a pipe of its own where standard input belongs to a debugger. When the parent is gone, even
+by SIGKILL, the child reads the end of the pipe and stops itself as SIGTERM would.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import signal
 import threading
 
 
-def put_on_leash() -> None:
-    """Ends this process gracefully when its standard input ends."""
-    threading.Thread(target=_watch, name="ductor-leash", daemon=True).start()
+def put_on_leash(descriptor: int = 0) -> None:
+    """Ends this process gracefully when what it reads from `descriptor` ends."""
+    threading.Thread(target=_watch, args=(descriptor,), name="ductor-leash", daemon=True).start()
 
 
-def _watch() -> None:
-    while os.read(0, 1024):
+def _watch(descriptor: int) -> None:
+    while os.read(descriptor, 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

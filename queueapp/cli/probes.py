@@ -1,4 +1,8 @@
-"""`worker --check` and `scheduler --check`: is what belongs to this machine alive? For exec probes of containers."""
+"""`worker --check` and `scheduler --check`: is what belongs to this machine alive? For exec probes of containers.
+
+Both also look whether scripts can run: a store that answers and refuses every script is no store. That is a StoreError,
+which is the reason that the command shows.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections.abc import Sequence
 from queueapp.cli import startup
 from queueapp.inspection.overview import pool_status
 from queueapp.inspection.pools import declared_pools, require
+from queueapp.store.safety import check_scripts
 
 
 def check_worker(name: str | None, pools: Sequence[str]) -> str:
@@ -15,6 +20,7 @@ def check_worker(name: str | None, pools: Sequence[str]) -> str:
     known = declared_pools()
     require(list(pools), known)
     for pool in pools or known:
+        check_scripts(pool)
         if not any(worker.live and worker.id.startswith(prefix) for worker in pool_status(pool).workers):
             return f"no worker {prefix}… has been heard of in pool {pool} lately"
     return ""
@@ -23,6 +29,7 @@ def check_worker(name: str | None, pools: Sequence[str]) -> str:
 def check_scheduler() -> str:
     """What is wrong with the schedulers, or "" when every pool has a leader."""
     for pool in declared_pools():
+        check_scripts(pool)
         if not pool_status(pool).leader:
             return f"no scheduler leads pool {pool}"
     return ""

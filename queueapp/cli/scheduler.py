@@ -31,6 +31,6 @@ def run_scheduler(name: str | None) -> None:
     startup.wait_for_migrations()
     # A store that is away is waited for; one that refuses us is an error to be seen at the start.
     startup.look_at_server()
-    startup.when_reachable(lambda: [shards.store(pool) for pool in declared_pools()])
+    startup.open_pools(declared_pools())
     scheduler = make_scheduler(startup.process_id(name))
     scheduler.run()

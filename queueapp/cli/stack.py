@@ -131,7 +131,7 @@ class Stack:
         for child in children:
             if child.restart_at is not None and monotonic() >= child.restart_at:
                 child.start()
-        if self._server is not None and self._server.owned and not self._server.running():
+        if self._server is not None and self._server.owned and self._server.ended():
             self._say("stack", "the store has ended; starting it again on its data")
             self._server.stop()
             self._server = embedded.start(address.project_directory())

@@ -9,7 +9,7 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import TypeVar
 
@@ -18,10 +18,10 @@ from django.db import Error as DatabaseError
 from django.db.migrations.executor import MigrationExecutor
 
 from queueapp.conf import settings
-from queueapp.errors import StoreUnavailable
+from queueapp.errors import StoreError, StoreMisconfigured, StoreUnavailable
 from queueapp.outage import Outage
-from queueapp.store import connection
-from queueapp.store.safety import check_server
+from queueapp.store import connection, shards
+from queueapp.store.safety import check_scripts, check_server
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -89,6 +89,23 @@ def look_at_server() -> None:
     """Waits until the store answers; warns of one that may lose work. Raises StoreMisconfigured for one too old."""
     for warning in when_reachable(lambda: check_server(connection.commands())):
         logger.warning("Unsafe store: %s", warning)
+
+
+def open_pools(pools: Iterable[str]) -> None:
+    """Waits until the store takes writes of these pools. Raises StoreMisconfigured when waiting would not help."""
+
+    def open_each() -> None:
+        for pool in pools:
+            shards.store(pool)
+            try:
+                check_scripts(pool)
+            except (StoreUnavailable, StoreMisconfigured):
+                raise
+            except StoreError as error:
+                # A fault of this pool alone, which its own calls will meet and report; the others can be served.
+                logger.debug("Pool %s: %s", pool, error)
+
+    when_reachable(open_each)
 
 
 def on_stop_signals(stop: Callable[[], None]) -> None:

@@ -62,7 +62,8 @@ class WorkerProcess:
             logger.error("Tasks of an app are not available: %s", broken.error, extra={"app": broken.app})
         worker_id = startup.process_id(self._command.name)
         startup.look_at_server()
-        lines = startup.when_reachable(lambda: self._lines(pools, worker_id))
+        startup.open_pools(pools)
+        lines = self._lines(pools, worker_id)
         keys = [shards.keys(pool)["wake"] for pool in pools]
         self._worker = Worker(lines, self._command.options, lambda post: Parker(connection.blocking, keys, post))
         scheduling = self._start_scheduler(worker_id)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 from queueapp.conf import settings
@@ -23,23 +24,35 @@ def masked(value: Any) -> Any:
 
 
 def masked_args(task: str, args: Sequence[Any]) -> list[Any]:
-    """Positional arguments, hidden where the task's own parameter of that place has such a name."""
+    """Positional arguments, hidden where the task's own parameter of that place has such a name.
+
+    Where nobody knows the name of a place (the task is gone, or takes fewer), what stands there is hidden, too.
+    """
     names = _parameters(task)
-    return [
-        HIDDEN if place < len(names) and is_secret(names[place]) else masked(value) for place, value in enumerate(args)
-    ]
+    return [HIDDEN if (name := next(names, None)) is None or is_secret(name) else masked(value) for value in args]
 
 
 def is_secret(name: str) -> bool:
-    """Whether values of this name are hidden."""
-    lowered = name.lower()
-    return any(word.lower() in lowered for word in settings.mask)
+    """Whether values of this name are hidden; `X-Api-Key` is an `api_key`."""
+    plain = _plain(name)
+    return any(_plain(word) in plain for word in settings.mask)
 
 
-def _parameters(name: str) -> list[str]:
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
+def _parameters(name: str) -> Iterator[str]:
+    """The names of the places of the task's arguments; those of `*rest` are called `rest`, all of them."""
     try:
         task = find(name)
     except UnknownTask:
-        return []
-    parameters = list(inspect.signature(task.func).parameters)
-    return parameters[1:] if task.takes_context else parameters
+        return
+    parameters = iter(inspect.signature(task.func).parameters.values())
+    if task.takes_context:
+        next(parameters, None)
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            yield from repeat(parameter.name)
+        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            yield parameter.name

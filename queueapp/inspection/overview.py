@@ -10,7 +10,7 @@ from queueapp.store import shards
 from queueapp.store.records import PoolOverview
 
 LIVE_MS = 60_000
-"""A worker not heard of for two heartbeats of the longest usual lease is taken for gone."""
+"""A worker silent for so long, or for two leases when these are longer, is taken for gone."""
 FORGOTTEN_SHARE = 0.95
 FORGOTTEN_LEAST = 100
 

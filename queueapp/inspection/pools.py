@@ -10,7 +10,7 @@ from queueapp.store import shards
 
 def declared_pools() -> list[str]:
     """The pools of settings and rows, sorted: what workers and schedulers serve. Reads the database, not the store."""
-    return sorted(conf.known_pools() | set(Pool.objects.using(conf.settings.database).values_list("name", flat=True)))
+    return sorted(conf.known_pools() | set(Pool.objects.values_list("name", flat=True)))
 
 
 def all_pools() -> list[str]:

@@ -13,7 +13,6 @@ class Fifo:
     ordered = True
     tiered = False
     charges = False
-    rank_is_seq = True
 
     def rank(self, job: Candidate) -> float:
         return float(job.seq)

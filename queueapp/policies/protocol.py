@@ -49,10 +49,6 @@ class Policy(Protocol):
     def charges(self) -> bool:
         """Service is charged, so estimated costs are settled when the true ones are known."""
 
-    @property
-    def rank_is_seq(self) -> bool:
-        """The rank is the number of submission alone: changing between such policies re-ranks no job."""
-
     def rank(self, job: Candidate) -> float:
         """The place of `job` among its lane's; the least runs first."""
 

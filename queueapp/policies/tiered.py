@@ -22,7 +22,6 @@ class Tiered:
     ordered = False
     tiered = True
     charges = True
-    rank_is_seq = False
 
     def rank(self, job: Candidate) -> float:
         return job.seq - min(max(job.priority, PRIORITY_MIN), PRIORITY_MAX) * PRIORITY_STEP

@@ -6,7 +6,6 @@ included; None asks for no other attempt. Whether one is left at all is decided 
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,8 @@ from queueapp.errors import InvalidOption
 from queueapp.setting_readers import Backoff
 
 __all__ = ["Backoff", "Exponential", "Fixed", "Retry", "exponential", "fixed"]
+
+DELAY_MAX_S = 10 * 365 * 86_400
 
 
 class Retry(Exception):
@@ -118,6 +119,6 @@ def from_options(options: Mapping[str, Any]) -> Backoff:
 
 def _seconds(value: object, name: str) -> float:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
-        raise InvalidOption(f"{name} is {value!r}: it must be seconds from 0 up, or a timedelta.")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= DELAY_MAX_S:
+        raise InvalidOption(f"{name} is {value!r}: it must be seconds (or a timedelta) from 0 to ten years.")
     return float(seconds)

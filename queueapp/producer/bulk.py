@@ -24,7 +24,10 @@ class Outcome:
     """What became of one job of a bulk call."""
 
     word: str
-    """enqueued, exists or deferred; else the code of the error (conflict, unserialisable, store_unavailable, ...)."""
+    """enqueued, exists or deferred; else the code of the error (conflict, unserialisable, store_unavailable, ...).
+
+    An error that is not Ductor's has no code; the name of its class stands for it.
+    """
     result: DuctorResult | None = None
     """The job's handle; for `exists` that of the job that stands for it. None when there is no job."""
     error: Exception | None = None

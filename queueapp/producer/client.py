@@ -20,14 +20,8 @@ from queueapp.conf import default_alias, settings
 from queueapp.errors import DuctorError, IdempotencyConflict, PayloadTooLarge, StoreError
 from queueapp.producer import rows, transactions
 from queueapp.producer.backoff import to_options
-from queueapp.producer.results import (
-    DEFERRED,
-    DuctorResult,
-    moment,
-    result_from_record,
-    running_result,
-    sent_result,
-)
+from queueapp.producer.discovery import registry
+from queueapp.producer.results import DEFERRED, DuctorResult, moment, result_from_record, sent_result
 from queueapp.producer.sending import Answer, asend_each, send_each
 from queueapp.producer.task import DuctorTask, adopt
 from queueapp.producer.tenancy import resolve_tenant
@@ -36,8 +30,6 @@ from queueapp.states import State
 from queueapp.store import shards
 from queueapp.store.ids import made_ms, new_id
 from queueapp.store.records import Enqueued, JobRecord, NewJob
-
-__all__ = ["DuctorResult", "Prepared", "asubmit", "prepare", "result_from_record", "running_result", "submit"]
 
 logger = logging.getLogger(__name__)
 
@@ -149,8 +141,12 @@ def prepare(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Prepa
 def _options(task: DuctorTask) -> dict[str, Any]:
     """What a worker must know of this job beyond what its row and its task say."""
     found: dict[str, Any] = {}
-    if task.backoff is not None and (portable := to_options(task.backoff)) is not None:
-        found["backoff"] = portable
+    declared = registry.get(task.module_path)
+    # What @task says the worker reads from its own code, so that a deploy changes it for waiting jobs, too.
+    if task.backoff is not None and (declared is None or declared.backoff != task.backoff):
+        portable = to_options(task.backoff)
+        if portable is not None:
+            found["backoff"] = portable
     if task.backend != default_alias():
         found["backend"] = task.backend
     return found
@@ -226,7 +222,10 @@ def defer(batch: Sequence[Prepared]) -> list[DuctorResult]:
 
 
 def send_late(batch: Sequence[Prepared], handles: Sequence[DuctorResult]) -> None:
-    """Send what waited for its commit, and fill the handles. Never raises: the caller is gone."""
+    """Send what waited for its commit, and fill the handles. Never raises: the caller is gone.
+
+    A handle whose idempotency key stands for an earlier job becomes that job's, id included.
+    """
     try:
         answers: Sequence[Answer] = send_each([(prepared.pool, prepared.job) for prepared in batch])
     except Exception as error:

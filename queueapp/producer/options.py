@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
@@ -11,9 +10,12 @@ from difflib import get_close_matches
 from queueapp.compat import InvalidTask
 from queueapp.errors import InvalidOption, NotYet, UnknownPool
 from queueapp.names import LANE_FORM
+from queueapp.producer.backoff import coerce
+from queueapp.producer.tenancy import tenant_id
 
 COST_MAX = 1_000_000_000
 IDEMPOTENCY_KEY_MAX = 1024
+EXPIRES_MAX_S = 10 * 365 * 86_400
 TASK_NAME_FORM = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 USING = (
@@ -118,8 +120,10 @@ def _cost(value: object) -> float:
 
 def _expires_after(value: object) -> float:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0.001 <= seconds < math.inf:
-        raise InvalidTaskOption(f"expires_after is {value!r}: it must be seconds above 0, or a timedelta.")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0.001 <= seconds <= EXPIRES_MAX_S:
+        raise InvalidTaskOption(
+            f"expires_after is {value!r}: it must be seconds (or a timedelta) above 0 and up to ten years."
+        )
     return float(seconds)
 
 
@@ -129,6 +133,10 @@ def _idempotency_key(value: object) -> str:
         raise InvalidTaskOption(
             f"idempotency_key is {shown!r}: it must be text of 1 to {IDEMPOTENCY_KEY_MAX} characters."
         )
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidTaskOption("idempotency_key has a lone surrogate, which UTF-8 cannot hold.") from None
     return value
 
 
@@ -142,14 +150,26 @@ def _aliases(value: object) -> tuple[str, ...]:
 
 
 READERS: dict[str, Callable[[object], object]] = {
+    "tenant": tenant_id,
     "lane": _lane,
     "cost": _cost,
     "expires_after": _expires_after,
     "idempotency_key": _idempotency_key,
     "max_attempts": _whole("max_attempts", 1, 1_000_000),
     "max_crashes": _whole("max_crashes", 1, 1_000_000),
+    "backoff": coerce,
     "on_commit": _switch("on_commit"),
     "api": _switch("api"),
     "aliases": _aliases,
 }
 """Option of ours → what checks and converts it. Those of django.tasks are the backend's (`validate_task`)."""
+
+
+def read(name: str, value: object) -> object:
+    """The option as a task keeps it. Raises InvalidTaskOption."""
+    try:
+        return READERS[name](value)
+    except InvalidTaskOption:
+        raise
+    except InvalidOption as error:  # from those that stand for themselves elsewhere: tenants, backoffs
+        raise InvalidTaskOption(str(error)) from None

@@ -7,7 +7,6 @@ remembered, so that a new row is found at once.
 
 from __future__ import annotations
 
-import threading
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
 
 REMEMBER_S = 10.0
 
-_lock = threading.Lock()
 _seen: dict[tuple[str, str], float] = {}
-"""("pool" or "tenant", name) → until when its row is taken to be there."""
+"""("pool" or "tenant", name) → until when its row is taken to be there. No lock: each use of it is one step."""
 
 
 def require_pool(name: str) -> None:
@@ -61,8 +59,7 @@ async def arequire_tenant(tenant: str) -> None:
 
 def forget() -> None:
     """Look everything up anew."""
-    with _lock:
-        _seen.clear()
+    _seen.clear()
 
 
 def _remembered(kind: str, name: str) -> bool:
@@ -70,11 +67,9 @@ def _remembered(kind: str, name: str) -> bool:
 
 
 def _remember(kind: str, name: str) -> None:
-    now = monotonic()
-    with _lock:
-        if len(_seen) > 10_000:
-            _seen.clear()
-        _seen[kind, name] = now + REMEMBER_S
+    if len(_seen) > 10_000:
+        _seen.clear()
+    _seen[kind, name] = monotonic() + REMEMBER_S
 
 
 def _pool_rows() -> QuerySet[Any]:

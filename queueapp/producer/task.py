@@ -17,7 +17,6 @@ from queueapp.conf import default_alias
 from queueapp.producer import backoff as backoffs
 from queueapp.producer import options
 from queueapp.producer.discovery import find, registry
-from queueapp.producer.tenancy import tenant_id
 from queueapp.setting_readers import Backoff
 
 if TYPE_CHECKING:
@@ -60,14 +59,10 @@ class DuctorTask(Task):
     """Former names, so that jobs enqueued under them still run."""
 
     def __post_init__(self) -> None:
-        for name, read in options.READERS.items():
+        for name in options.READERS:
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, read(value))
-        if self.tenant is not None:
-            object.__setattr__(self, "tenant", tenant_id(self.tenant))
-        if self.backoff is not None:
-            object.__setattr__(self, "backoff", backoffs.coerce(self.backoff))
+                object.__setattr__(self, name, options.read(name, value))
         # Not zero-argument super(): in a dataclass with slots that refers to the class before the slots were made.
         Task.__post_init__(self)
 
@@ -107,7 +102,7 @@ class DuctorTask(Task):
             "on_commit": on_commit,
         }
         changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        if backoff is not None and backoffs.to_options(backoffs.coerce(backoff)) is None:
+        if backoff is not None and callable(backoff) and backoffs.to_options(backoff) is None:
             raise options.InvalidTaskOption(
                 "using(backoff=...) takes seconds, queueapp.backoff.fixed(...) or exponential(...): it travels with "
                 "the job as JSON. Give a function of your own to @task(backoff=...)."

@@ -55,8 +55,9 @@ class Waiter:
         """
         with self._lock:
             if self._listening is None:
-                self._listening = frozenset()
+                # It begins by taking the lock. Where no thread can be started, none is believed to listen.
                 threading.Thread(target=self._listen, name="ductor-waiter", daemon=True).start()
+                self._listening = frozenset()
             return next(iter(self._listening), None) if pool not in self._listening else None
 
     def remove(self, pool: str, job_id: str, wake: Wake) -> None:
@@ -137,9 +138,8 @@ def wait(pool: str, job_id: str, timeout: float | timedelta | None) -> None:
     try:
         while True:
             try:
-                with connection.translate_errors():
-                    if shards.store(pool).await_result(job_id, waiter.id):
-                        return
+                if shards.store(pool).await_result(job_id, waiter.id):
+                    return
                 asked = True
             except StoreUnavailable:
                 if not asked:
@@ -167,9 +167,8 @@ async def await_(pool: str, job_id: str, timeout: float | timedelta | None) -> N
     try:
         while True:
             try:
-                with connection.translate_errors():
-                    if await shards.async_store(pool).await_result(job_id, waiter.id):
-                        return
+                if await shards.async_store(pool).await_result(job_id, waiter.id):
+                    return
                 asked = True
             except StoreUnavailable:
                 if not asked:

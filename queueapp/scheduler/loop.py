@@ -16,7 +16,7 @@ from typing import Protocol
 from django.db import Error as DatabaseError
 
 from queueapp.conf import settings
-from queueapp.errors import StoreError
+from queueapp.errors import StoreError, StoreUnavailable
 from queueapp.outage import Outage
 from queueapp.scheduler.duties import Duty
 from queueapp.scheduler.duties.promotion import Promotion, PromotionStore
@@ -41,8 +41,13 @@ class Appointment:
     """Something that a party (a pool, or the database's repair) has to do next at `due`."""
 
     who: str
+    what: str
     act: Callable[[], float]
     due: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return f"{self.who} {self.what}"
 
 
 class Scheduler:
@@ -65,8 +70,8 @@ class Scheduler:
         self._outage = Outage(logger, clock=clock)
         self.leaderships: dict[str, Leadership] = {}
         """By pool."""
-        self._appointments = [Appointment("pools", self._find_pools)]
-        self._appointments += [Appointment(type(duty).__name__, duty.run) for duty in common]
+        self._appointments = [Appointment("pools", "look", self._find_pools)]
+        self._appointments += [Appointment("database", type(duty).__name__, duty.run) for duty in common]
 
     def stop(self) -> None:
         self._stopping.set()
@@ -91,16 +96,18 @@ class Scheduler:
                 pause_s = appointment.act()
                 if pause_s > 0 or self._stopping.is_set():
                     break
-            self._outage.worked(appointment.who)
+            self._outage.worked(appointment.name)
         except Exception as error:
-            if not isinstance(error, (StoreError, DatabaseError)) and not self._outage.away(appointment.who):
+            if not isinstance(error, (StoreError, DatabaseError)) and not self._outage.away(appointment.name):
                 # A fault of ours in one duty must not end the others.
-                logger.exception("A duty failed", extra={"party": appointment.who})
-            pause_s = self._outage.failed(appointment.who, error)
-            # The others of this party would meet the same; one try tells for all.
-            for other in self._appointments:
-                if other.who == appointment.who:
-                    other.due = max(other.due, self._clock() + pause_s)
+                logger.exception("A duty failed", extra={"party": appointment.who, "duty": appointment.what})
+            pause_s = self._outage.failed(appointment.name, error)
+            if isinstance(error, StoreUnavailable):
+                # The others of this party would meet the same; one try tells for all. What the store refuses to one
+                # duty (a full store takes no promotions) says nothing about the others.
+                for other in self._appointments:
+                    if other.who == appointment.who:
+                        other.due = max(other.due, self._clock() + pause_s)
         appointment.due = self._clock() + pause_s
 
     def _find_pools(self) -> float:
@@ -125,8 +132,8 @@ class Scheduler:
             return max(0.001, leadership.next_at - self._clock())
 
         duties: list[Duty] = [Promotion(store), Recovery(pool, store), Retention(store)]
-        self._appointments.append(Appointment(pool, lead))
-        self._appointments += [Appointment(pool, duty.run) for duty in duties]
+        self._appointments.append(Appointment(pool, "leadership", lead))
+        self._appointments += [Appointment(pool, type(duty).__name__, duty.run) for duty in duties]
 
     def _release(self) -> None:
         for pool, leadership in self.leaderships.items():

@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from enum import Enum
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -129,7 +130,16 @@ class EmbeddedServer:
 
     def running(self) -> bool:
         """Whether the server answers now."""
-        return _server_pid(self.directory) is not None
+        return _ask(self.directory) is not Answer.NONE
+
+    def ended(self) -> bool:
+        """Whether its process is gone. One that is busy and does not answer is not."""
+        if self._process is not None:
+            return self._process.poll() is not None
+        lock = _take_lock(self.directory / "server.lock")
+        if lock is not None:
+            os.close(lock)
+        return lock is not None
 
     def stop(self) -> None:
         """End the server, if this process owns it, after what it was told is on disk. A second call does nothing."""
@@ -232,31 +242,57 @@ def _spawn(directory: Path, *, durable: bool, extra: tuple[str, ...], server_loc
         )
 
 
+class Answer(Enum):
+    """What a server says to somebody without a password."""
+
+    NONE = "none"
+    LOADING = "loading"
+    READY = "ready"
+
+
 def _await_answer(directory: Path, process: subprocess.Popen[bytes] | None) -> int:
-    """The process id of the server once it answers; it may load its data first."""
+    """The process id of the server once it can be used. Loading may take its time, not answering may not."""
     end = time.monotonic() + START_TIMEOUT_S
-    while (pid := _server_pid(directory)) is None:
+    while (answer := _ask(directory)) is not Answer.READY:
         if process is not None and process.poll() is not None:
             raise NoStore(f"The embedded server did not start (exit {process.returncode}):\n{_log_tail(directory)}")
-        if time.monotonic() > end:
+        if answer is Answer.LOADING:
+            end = time.monotonic() + START_TIMEOUT_S
+        elif time.monotonic() > end:
             raise StoreUnavailable(
                 f"The embedded server of {directory} does not answer within {START_TIMEOUT_S:g} s. "
                 f"The end of its log:\n{_log_tail(directory)}"
             )
         time.sleep(POLL_S)
-    return pid
+    return process.pid if process is not None else _pid(directory)
 
 
-def _server_pid(directory: Path) -> int | None:
-    client = redis.Redis(
+def _ask(directory: Path) -> Answer:
+    try:
+        with _client(directory) as client:
+            client.ping()
+    except redis.exceptions.BusyLoadingError:
+        return Answer.LOADING
+    except (redis.exceptions.AuthenticationError, redis.exceptions.ResponseError):
+        return Answer.READY  # it is there and wants a password, or has its reasons to refuse
+    except redis.RedisError:
+        return Answer.NONE
+    return Answer.READY
+
+
+def _pid(directory: Path) -> int:
+    """The process id of a server that somebody else started."""
+    try:
+        with _client(directory) as client:
+            return int(client.info("server")["process_id"])
+    except redis.RedisError as error:
+        raise StoreUnavailable(f"The embedded server of {directory} does not tell its process id: {error}") from error
+
+
+def _client(directory: Path) -> redis.Redis:
+    return redis.Redis(
         unix_socket_path=str(socket_path(directory)), socket_timeout=1.0, retry=Retry(NoBackoff(), 0), protocol=2
     )
-    try:
-        return int(client.info("server")["process_id"])
-    except redis.RedisError:
-        return None
-    finally:
-        client.close()
 
 
 def _log_tail(directory: Path, lines: int = 8) -> str:

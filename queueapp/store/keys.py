@@ -2,15 +2,18 @@
 
 All keys of one shard carry the hash tag `{namespace:code:shard}`, so that a script touches one cluster slot. Tenant and
 lane are joined by `|`, which neither alphabet contains. Lua derives the same names from KEYS[1] (the bare prefix, a key
-that never exists) in `lua/include/shard.lua`; `tests/lua/test_keys.py` compares the two.
+that never exists) in `lua/include/shard.lua`; `tests/lua/test_contract.py` compares the two.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 
 CODE_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+PUBLIC_ID_FORM = re.compile(r"([0-9a-z]{6})\.([0-9]{1,4})\.([A-Za-z0-9_-]{22})")
 
 GLOSSARY: dict[str, tuple[str, str]] = {
     "job:<id>": ("string", "header and payload of a job that has not ended (lua/include/row.lua)"),
@@ -97,7 +100,7 @@ def pool_code(name: str) -> str:
     """Six characters that stand for a pool in keys and ids, given when the pool is first seen.
 
     Thirty bits of SHA-256 of the name: the same on every machine, so that two processes that meet a new pool at once
-    agree. A clash of two names is refused by `pools.resolve`.
+    agree. A clash of two names is refused by `shards`.
     """
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 2
     return "".join(CODE_ALPHABET[(number >> shift) & 31] for shift in range(25, -1, -5))
@@ -105,7 +108,5 @@ def pool_code(name: str) -> str:
 
 def split_public_id(public_id: str) -> tuple[str, int, str] | None:
     """`(code, shard, id)` of a public job id, or None when it has not that form."""
-    parts = public_id.split(".")
-    if len(parts) != 3 or len(parts[0]) != 6 or not parts[1].isdecimal() or len(parts[2]) != 22:
-        return None
-    return parts[0], int(parts[1]), parts[2]
+    match = PUBLIC_ID_FORM.fullmatch(public_id)
+    return (match[1], int(match[2]), match[3]) if match else None

@@ -210,7 +210,8 @@ class JobRecord:
     ended_ms: int = 0
     due_ms: int = 0
     worker: str = ""
-    max_attempts: int = 1
+    max_attempts: int = 0
+    """0 = not known any more: an ended row does not keep it."""
     payload: bytes | None = None
     """None once the job has ended: an ended row keeps no arguments."""
     result: bytes | None = None
@@ -239,7 +240,7 @@ class PoolOverview:
     dead: int
     ended: int
     tenants: Mapping[str, int]
-    """Tenant → waiting jobs; at most `Reads.MAX_TENANTS` of them."""
+    """Tenant → waiting jobs; about `reads.MAX_TENANTS` of them at most."""
     workers: Sequence[WorkerEntry]
     stats: Mapping[str, int]
     leader: str

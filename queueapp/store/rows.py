@@ -139,7 +139,7 @@ def job_record(
         ended_ms=int(fields.get("te", 0)),
         due_ms=due_ms,
         worker=fields.get("w", ""),
-        max_attempts=row.max_attempts if row else 1,
+        max_attempts=row.max_attempts if row else 0,
         payload=row.payload if row else None,
         result=result,
         errors=tuple(error_record(entry) for entry in errors),

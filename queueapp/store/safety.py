@@ -1,6 +1,7 @@
 """What a worker or scheduler looks at before it begins: is this server fit to keep a queue?
 
-Called once at start. A server that cannot run our scripts is refused by name; one that may lose work gets a warning.
+Called at start, and by the probes of containers. A server that cannot run our scripts is refused by name; one that may
+lose work gets a warning.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import redis
 from redis.exceptions import NoPermissionError
 
 from queueapp.errors import StoreMisconfigured
+from queueapp.store import connection, shards
 from queueapp.store.connection import translate_errors
+from queueapp.store.store import Store
 
 OLDEST = (7, 0)
 """Redis 7.0: flags of scripts. Valkey reports 7.2 as the Redis version that it is compatible with."""
@@ -39,3 +42,11 @@ def check_server(client: redis.Redis) -> list[str]:
     if not info.get("aof_enabled") and info.get("role") == "master" and not info.get("connected_slaves"):
         warnings.append("The server keeps no append-only file: when it dies its queue is lost. Set `appendonly yes`.")
     return warnings
+
+
+def check_scripts(pool: str) -> None:
+    """Raises StoreError when scripts that write cannot run in this pool's shard: a missing right, a read-only replica.
+
+    Runs one that has nothing to do and changes nothing: that a server answers PING is not enough. Gives up early.
+    """
+    Store(connection.reads(), shards.keys(pool)).extend_lease([], lease_ms=1000)

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 
 from queueapp import conf
-from queueapp.errors import OldVersion
+from queueapp.errors import OldVersion, StoreError, StoreUnavailable
 from queueapp.models import Pool, TenantLimits
 from queueapp.store import shards
 from queueapp.store.records import ScopeLimits
@@ -47,8 +47,9 @@ _one_at_a_time = threading.Lock()
 def repair(limit: int = 2000) -> int:
     """Compare up to `limit` records and rewrite what differs; how many were rewritten.
 
-    The next call goes on where this one stopped, pool by pool, around and around. Errors of the store are raised; the
-    next call then tries the same records again. A call while another runs in this process does nothing.
+    The next call goes on where this one stopped, pool by pool, around and around. Errors of the store are raised: at
+    once when it is away, else (another schema, a code that is taken) when the other pools have had their turn. A call
+    while another runs in this process does nothing.
     """
     if not _one_at_a_time.acquire(blocking=False):
         return 0
@@ -62,6 +63,7 @@ def _pass(limit: int) -> int:
     global _turn
     known = sorted(conf.known_pools() | set(Pool.objects.values_list("name", flat=True)) | set(shards.pools()))
     rewritten = 0
+    fault: StoreError | None = None
     for name in [pool for pool in known if pool >= _turn.pool] + [pool for pool in known if pool < _turn.pool]:
         if name != _turn.pool:
             _turn = _Turn(pool=name)
@@ -70,26 +72,38 @@ def _pass(limit: int) -> int:
         except OldVersion:
             # Somebody saved meanwhile, so that what was read may be old. The next pass looks at the same records again.
             break
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            fault = error
+            _turn = _after(name)
+            continue
         rewritten += page.rewritten
         limit -= page.seen
         if page.done:
-            _turn = _Turn(pool=f"{name}\0")  # sorts after this name and before every other
+            _turn = _after(name)
         if limit <= 0:
             break
+    if fault is not None:
+        raise fault
     return rewritten
 
 
+def _after(pool: str) -> _Turn:
+    """The turn of whatever pool comes next in the order of names."""
+    return _Turn(pool=f"{pool}\0")
+
+
 def _compare(name: str, limit: int) -> _Page:
-    using = conf.settings.database
     version = versions.next(shards.reads(name).version())
     reads = shards.reads(name)
     in_force = reads.scope_limits()
-    pool = wanted_pool(name, using)
+    pool = wanted_pool(name)
     pool_differs = reads.configured() != pool
 
     rows: list[TenantLimits] = []
     if not _turn.rows_done:
-        of_pool = TenantLimits.objects.using(using).filter(pool__name=name, pk__gt=_turn.row)
+        of_pool = TenantLimits.objects.filter(pool__name=name, pk__gt=_turn.row)
         rows = list(of_pool.select_related("tenant").order_by("pk")[:limit])
     rows_done = len(rows) < limit
     scopes: list[Scope] = []
@@ -98,7 +112,7 @@ def _compare(name: str, limit: int) -> _Page:
     seen = len(rows) + len(scopes)
 
     differing = [wanted for wanted in map(scope_limits, rows) if in_force.get(_scope(wanted)) != wanted]
-    differing += [wanted for wanted in wanted_scopes(name, scopes, using) if wanted.clear]
+    differing += [wanted for wanted in wanted_scopes(name, scopes) if wanted.clear]
     if pool_differs or differing:
         pool_differs = write(name, version, pool if pool_differs else None, differing) and pool_differs
     if pool_differs or differing:

@@ -1,6 +1,7 @@
 """After a save: notes what a transaction touched and carries it over once, when it has committed.
 
-Runs in the thread that saved. Changes are noted per thread and database, as Django's connections are.
+Runs in the thread that saved; changes are noted per thread, as Django's connections are. Only rows in the database of
+`DUCTOR["DATABASE"]` are intent: a copy of them elsewhere changes nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from django.core.signals import setting_changed
 from django.db import transaction
 from django.db.models.signals import post_delete, post_save
 
+from queueapp.conf import settings
 from queueapp.errors import DuctorError, OldVersion, StoreUnavailable
 from queueapp.models import Pool, Tenant, TenantLimits
 from queueapp.store import connection, shards
@@ -47,8 +49,7 @@ class _Changes:
 
 
 class _Pending(threading.local):
-    def __init__(self) -> None:
-        self.by_database: dict[str, _Changes] = {}
+    changes: _Changes | None = None
 
 
 _pending = _Pending()
@@ -85,7 +86,9 @@ def _on_setting_changed(*, setting: str, **_: Any) -> None:
 
 
 def _note(instance: Pool | Tenant | TenantLimits, using: str, *, gone: bool = False) -> None:
-    changes = _pending.by_database.setdefault(using, _Changes())
+    if using != settings.database:
+        return
+    changes = _pending.changes = _pending.changes or _Changes()
     match instance:
         case Pool():
             changes.pools.add(instance.pk)
@@ -97,12 +100,12 @@ def _note(instance: Pool | Tenant | TenantLimits, using: str, *, gone: bool = Fa
             changes.gone_tenants[instance.pk] = instance.key
     # One registration per change, because a rolled-back savepoint takes its registrations along. The first that runs
     # delivers all changes together; the others find nothing left.
-    transaction.on_commit(lambda: _deliver(using), using=using, robust=True)
+    transaction.on_commit(_deliver, using=using, robust=True)
 
 
-def _deliver(using: str) -> None:
+def _deliver() -> None:
     global _quiet_until
-    changes = _pending.by_database.pop(using, None)
+    changes, _pending.changes = _pending.changes, None
     if changes is None:
         return
     if time.monotonic() < _quiet_until:
@@ -110,8 +113,8 @@ def _deliver(using: str) -> None:
         return
     deadline = time.monotonic() + TRY_S
     try:
-        for name, with_pool, scopes in _by_pool(changes, using):
-            _push(name, with_pool, scopes, using, deadline)
+        for name, with_pool, scopes in _by_pool(changes):
+            _push(name, with_pool, scopes, deadline)
     except DuctorError as error:
         _quiet_until = time.monotonic() + QUIET_S
         logger.warning(
@@ -120,23 +123,23 @@ def _deliver(using: str) -> None:
         )
 
 
-def _by_pool(changes: _Changes, using: str) -> Iterator[tuple[str, bool, list[Scope]]]:
+def _by_pool(changes: _Changes) -> Iterator[tuple[str, bool, list[Scope]]]:
     """(pool's name, whether its own settings changed, its scopes that changed). What was rolled back has no name."""
     pools = changes.pools | {pool_id for pool_id, _, _ in changes.limits}
-    names = _values(Pool.objects.using(using).values_list("pk", "name"), pools) | changes.gone_pools
+    names = _values(Pool.objects.values_list("pk", "name"), pools) | changes.gone_pools
     tenants = {tenant_id for _, tenant_id, _ in changes.limits}
-    keys = _values(Tenant.objects.using(using).values_list("pk", "key"), tenants) | changes.gone_tenants
+    keys = _values(Tenant.objects.values_list("pk", "key"), tenants) | changes.gone_tenants
     for pool_id in sorted(pools & names.keys()):
         scopes = [(keys[tenant], lane) for pool, tenant, lane in changes.limits if pool == pool_id and tenant in keys]
         yield names[pool_id], pool_id in changes.pools, scopes
 
 
-def _push(name: str, with_pool: bool, scopes: Sequence[Scope], using: str, deadline: float) -> None:
+def _push(name: str, with_pool: bool, scopes: Sequence[Scope], deadline: float) -> None:
     above = 0
     for _ in range(VERSION_TRIES):
         version = versions.next(above)
-        pool = wanted_pool(name, using) if with_pool else None
-        wanted = wanted_scopes(name, scopes, using)
+        pool = wanted_pool(name) if with_pool else None
+        wanted = wanted_scopes(name, scopes)
 
         def bring(version: int = version, pool: Any = pool, wanted: Any = wanted) -> int:
             """0 when in force, else the version that stands in the way."""
@@ -168,8 +171,7 @@ def _within(seconds: float, call: Callable[[], T]) -> T:
 
     def run() -> None:
         try:
-            with connection.translate_errors():
-                answer.append(call())
+            answer.append(call())
         except BaseException as error:  # handed over to the caller
             fault.append(error)
 

@@ -57,9 +57,9 @@ def ensure_pools() -> list[str]:
     return made
 
 
-def wanted_pool(name: str, using: str) -> PoolConf:
+def wanted_pool(name: str) -> PoolConf:
     """What SQL says of a pool; without a row what the settings say, which is also what its row would begin with."""
-    pool = Pool.objects.using(using).filter(name=name).first() or Pool(name=name, **_from_settings(name))
+    pool = Pool.objects.filter(name=name).first() or Pool(name=name, **_from_settings(name))
     return PoolConf(
         policy=pool.policy,
         paused=pool.paused,
@@ -70,12 +70,12 @@ def wanted_pool(name: str, using: str) -> PoolConf:
     )
 
 
-def wanted_scopes(name: str, scopes: Iterable[Scope], using: str) -> list[ScopeLimits]:
+def wanted_scopes(name: str, scopes: Iterable[Scope]) -> list[ScopeLimits]:
     """What SQL says of each scope, in order; a scope without a row is to be cleared."""
     asked = list(dict.fromkeys(scopes))
     found: dict[Scope, ScopeLimits] = {}
     for chunk in chunks(asked, CHUNK):
-        rows = TenantLimits.objects.using(using).filter(
+        rows = TenantLimits.objects.filter(
             pool__name=name, tenant__key__in={tenant for tenant, _ in chunk}, lane__in={lane for _, lane in chunk}
         )
         found |= {(row.tenant.key, row.lane): scope_limits(row) for row in rows.select_related("tenant").order_by()}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol
 
-from queueapp.errors import StoreError
+from queueapp.errors import StoreError, StoreUnavailable
 from queueapp.outage import Outage
 from queueapp.store.records import Cycle, Finish, Returned, Word
 from queueapp.worker.heartbeat import Heartbeat, lose
@@ -95,6 +95,8 @@ class Line:
         """Mean run time of the pool's jobs here lately; None until one has ended."""
         self.hungry = True
         """Asking for jobs makes sense: none has been asked for yet, the last reply left some, or a token came."""
+        self.owes = False
+        """A wake token was taken that may be this pool's: the next call, also one that asks for nothing, returns it."""
         self.empty = False
         """The last reply to asking was: nothing, neither now nor overdue."""
         self.due_at = float("inf")
@@ -103,12 +105,15 @@ class Line:
         """No call before this moment: the store is away."""
         self.ask_after = 0.0
         """No asking for jobs before this moment: a call got nothing although something was runnable."""
+        self.asked_at = float("-inf")
+        """When the store last answered a question for jobs."""
         self.words: dict[str, int] = {}
         """What became of the outcomes, counted by word."""
         self._clock = clock
         self._seq = 0
         self._call: Call | None = None
         self._repeated = False
+        self._refused = False
         self._pause_s = 0.0
         self._outage = outage or Outage(logger)
         self._info = dict(info or {})
@@ -120,8 +125,11 @@ class Line:
 
     @property
     def promised(self) -> int:
-        """Jobs asked for by a call that has no reply yet: room for them stays reserved."""
-        return self._call.want if self._call else 0
+        """Jobs asked for by a call that has no reply yet: room for them stays reserved.
+
+        Not while the store refuses the call: that may last, and the other pools' jobs need the slots.
+        """
+        return self._call.want if self._call and not self._refused else 0
 
     @property
     def unsaid(self) -> int:
@@ -137,13 +145,13 @@ class Line:
         """Whether there is something to say, or to ask for while there is room."""
         if now < self.away_until:
             return False
-        if self._call or self.finished or now >= self.heartbeat.next_at:
+        if self._call or self.finished or self.owes or now >= self.heartbeat.next_at:
             return True
         return now >= self.ask_after and ((room > 0 and self.hungry) or now >= self.due_at)
 
     def next_at(self, room: int) -> float:
         """The moment at which this line wants the I/O thread next, if nothing happens before."""
-        if self._call or self.finished or self.returned:
+        if self._call or self.finished or self.returned or self.owes:
             return self.away_until
         ask_at = max(self.ask_after, 0.0 if room > 0 and self.hungry else self.due_at)
         return max(self.away_until, min(self.heartbeat.next_at, ask_at))
@@ -181,6 +189,7 @@ class Line:
             )
         except StoreError as error:
             self._repeated = True
+            self._refused = not isinstance(error, StoreUnavailable)
             self.away_until = self._clock() + self._outage.failed(self.pool, error)
             return ()
         self._outage.worked(self.pool)
@@ -212,7 +221,12 @@ class Line:
         self.mean_ms = run_ms if mean is None else mean + (run_ms - mean) * MEAN_FACTOR
 
     def woken(self) -> None:
+        """There may be work."""
         self.hungry = True
+
+    def took_token(self) -> None:
+        """The parker took a token. Without a free slot here it must go back, or another worker sleeps beside work."""
+        self.hungry = self.owes = True
 
     def flush(self) -> None:
         """Says all that there is to say, as long as the store answers; jobs that come with a late reply go back."""
@@ -236,7 +250,7 @@ class Line:
 
     def _answered(self, call: Call, reply: Cycle) -> Sequence[Held]:
         now = self._clock()
-        self._call = None
+        self._call, self._refused, self.owes = None, False, False
         for held in call.begun:
             held.begun = True
         for finish, word in zip(call.finished, reply.finished, strict=True):
@@ -267,5 +281,7 @@ class Line:
         due_s = reply.next_due_ms / 1000 if reply.next_due_ms >= 0 else float("inf")
         fruitless = not reply.jobs and ((call.want > 0 and reply.runnable) or due_s < PAUSE_S)
         self._pause_s = min(PAUSE_MAX_S, max(PAUSE_S, self._pause_s * 2)) if fruitless else 0.0
+        if call.want > 0:
+            self.asked_at = now
         self.ask_after = now + self._pause_s
         self.due_at = now + due_s

@@ -141,6 +141,8 @@ class Stage(IntEnum):
     """Gives back whatever it still holds, and ends."""
 
 
+UNHEARD_S = 0.5
+"""Nobody waits for the wake tokens of a pool while another has work: so often it is asked without one."""
 WOKEN = object()
 
 
@@ -179,7 +181,6 @@ class Worker:
         self._grace_ends = float("inf")
         self._left = options.max_tasks
         self._placement = Placement(self._slots)
-        self._turn = 0
         self.ran = 0
         """Jobs whose outcome a slot has delivered."""
 
@@ -217,7 +218,7 @@ class Worker:
                     self._take_done(message)
                 elif message is WOKEN:
                     for line in self._lines:
-                        line.woken()
+                        line.took_token()
                 elif isinstance(message, Stage):
                     self._stop(message)
                 message = self._mail.get_nowait()
@@ -261,14 +262,14 @@ class Worker:
             held.line.ran(LOOKAHEAD_MS)  # the estimate was too low: look less far ahead
 
     def _talk(self) -> None:
-        """One round over the pools: say what there is to say, and offer free slots to each pool in turn."""
+        """One round over the pools: say what there is to say, and offer free slots first to who waited longest."""
         now = self._clock()
-        self._turn += 1
-        start = self._turn % len(self._lines)
-        for line in self._lines[start:] + self._lines[:start]:
+        for line in sorted(self._lines, key=lambda line: line.asked_at):
             if now < line.away_until:
                 continue
             if self._options.batch and line.settled and not line.empty:
+                line.woken()
+            if not self._parker.parked and now - line.asked_at >= UNHEARD_S:
                 line.woken()
             room = self._room(now)
             announced = self._placement.announced(line)
@@ -310,12 +311,13 @@ class Worker:
             self._left += 1
 
     def _park(self) -> None:
-        """Sends the parker to wait when slots are free and no pool has anything for them."""
+        """Sends the parker to wait when slots are free and no pool that can be reached has anything for them."""
         now = self._clock()
-        if self._parker.parked or not self._room(now) or any(line.hungry or line.away for line in self._lines):
+        reached = [line for line in self._lines if not line.away]
+        if self._parker.parked or not self._room(now) or not reached or any(line.hungry for line in reached):
             return
-        due_s = min(line.due_at for line in self._lines) - now
-        heartbeat_s = min(line.heartbeat.next_at for line in self._lines) - now
+        due_s = min(line.due_at for line in reached) - now
+        heartbeat_s = min(line.heartbeat.next_at for line in reached) - now
         self._parker.park(block_s(due_s, heartbeat_s))
 
     # -- the end ---------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings as django_settings
+from django.test.utils import override_settings
 
+from queueapp.store import connection, embedded
 from queueapp.store.reads import Reads
 from queueapp.store.records import JobRecord
 
@@ -138,6 +142,31 @@ def worker(manage: Manage) -> Manage:
         return manage("worker", "--no-reload", *arguments, **settings)
 
     return start
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """A short path for a server that keeps its data."""
+    path = Path(tempfile.mkdtemp(prefix="ductor-outage-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def own_store(directory: Path, namespace: str) -> Iterator[embedded.EmbeddedServer]:
+    """A server of this test alone, with an append-only file; the test's own code uses it, too."""
+    server = embedded.start(directory, extra=("--appendfsync", "always"))
+    with override_settings(DUCTOR={**django_settings.DUCTOR, "REDIS_URL": server.url, "NAMESPACE": namespace}):
+        connection.reset()
+        yield server
+        connection.reset()
+    embedded.start(directory).stop()
+    server.stop()
+
+
+def warnings_of(process: ManagedProcess) -> list[str]:
+    """What an operator would be woken by."""
+    return [line for line in process.lines if " WARNING " in line or " ERROR " in line]
 
 
 def until(condition: Callable[[], Any], timeout: float = 30.0, what: str = "") -> Any:

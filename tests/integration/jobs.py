@@ -50,6 +50,20 @@ def sleep(seconds: float, place: str = "", name: str = "sleep") -> None:
 
 
 @task
+def fail_once(place: str) -> str:
+    """Raises in its first run."""
+    if not Path(place, "failed").exists():
+        Path(place, "failed").touch()
+        raise ValueError("the first time")
+    return "went"
+
+
+@task
+def broken() -> None:
+    raise ValueError("each time")
+
+
+@task
 def die(place: str, name: str = "die") -> None:
     """Kills its process, as the kernel does when memory is short."""
     note(place, name)

@@ -24,7 +24,7 @@ from queueapp.errors import (
     WaitTimeout,
 )
 from queueapp.producer import sending, waiting
-from queueapp.producer.client import DuctorResult
+from queueapp.producer.results import DuctorResult
 from queueapp.states import State
 from queueapp.store import connection, shards
 from queueapp.store.records import NewJob

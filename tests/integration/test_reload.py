@@ -66,3 +66,25 @@ def test_changed_code_starts_it_anew_and_work_is_handed_back(
     running.signal(signal.SIGTERM)
     assert running.wait() == 0
     assert reads.overview().workers == [], "it said good-bye"
+
+
+def test_ctrl_c_ends_a_reloading_worker(manage: Manage, store: Store) -> None:
+    running = manage("worker", "--reload")
+    running.wait_for("Worker started")
+    os.killpg(running.pid, signal.SIGINT)
+    assert running.wait() == 0
+
+
+def test_a_reloading_worker_that_is_refused_ends_with_one_line(manage: Manage, store: Store) -> None:
+    running = manage("worker", "--reload", "--pool", "emials")
+    assert running.wait() == 1
+    assert "emials" in running.output
+    assert "Traceback" not in running.output
+
+
+def test_a_reloading_worker_ends_with_its_supervisor(manage: Manage, store: Store, reads: Reads) -> None:
+    running = manage("worker", "--reload")
+    running.wait_for("Worker started")
+    until(lambda: bool(reads.overview().workers))
+    running.signal(signal.SIGKILL)
+    until(lambda: not reads.overview().workers)

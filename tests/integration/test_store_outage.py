@@ -2,53 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.conf import settings as django_settings
-from django.test.utils import override_settings
 
 from queueapp import enqueue_many
 from queueapp.errors import StoreUnavailable
 from queueapp.states import Outcome, State
 from queueapp.store import connection, embedded, shards
 from tests.integration import jobs
-from tests.integration.conftest import Manage, ManagedProcess, notes, until
+from tests.integration.conftest import Manage, notes, until, warnings_of
 from tests.integration.proxy import Proxy, client_of
 
 pytestmark = pytest.mark.faults
 
 AWAY_S = 4.0
 """Shorter than any outage in earnest; what grows with it (messages, pauses) is bounded either way."""
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    """A short path for a server that keeps its data."""
-    path = Path(tempfile.mkdtemp(prefix="ductor-outage-"))
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
-
-
-@pytest.fixture
-def own_store(directory: Path, namespace: str) -> Iterator[embedded.EmbeddedServer]:
-    """A server of this test alone, with an append-only file; the test's own code uses it, too."""
-    server = embedded.start(directory, extra=("--appendfsync", "always"))
-    with override_settings(DUCTOR={**django_settings.DUCTOR, "REDIS_URL": server.url, "NAMESPACE": namespace}):
-        connection.reset()
-        yield server
-        connection.reset()
-    embedded.start(directory).stop()
-    server.stop()
-
-
-def warnings_of(process: ManagedProcess) -> list[str]:
-    return [line for line in process.lines if " WARNING " in line or " ERROR " in line]
 
 
 def test_a_store_that_stops_and_comes_back(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from queueapp.policies.protocol import Candidate
-from queueapp.policies.registry import find
+from queueapp.policies.registry import POLICIES
 from queueapp.policies.tree import Charge, Limits, Tree
 from queueapp.store.records import Completed, Failed, LeasedJob, NewJob, PoolConf, Returned, ScopeLimits, Tier
 from queueapp.store.store import Store
@@ -61,7 +61,7 @@ class Pair:
     def __init__(self, store: Store, clock: Clock, policy: str) -> None:
         self.store, self.clock = store, clock
         self.estimates = Estimates()
-        self.tree = Tree(find(policy), estimate=lambda job: self.estimates.cost(self.tasks[job.id]))
+        self.tree = Tree(POLICIES[policy](), estimate=lambda job: self.estimates.cost(self.tasks[job.id]))
         self.pool = PoolConf(policy=policy, default_cost=DEFAULT_COST)
         self.jobs: dict[str, Candidate] = {}
         self.tasks: dict[str, str] = {}

@@ -95,6 +95,17 @@ def test_w001_default_is_somebody_elses() -> None:
     assert "'ours'" in found(TASKS={"default": OTHER, "ours": OURS}, **ductor())["queueapp.W001"]
 
 
+def test_w002_a_key_of_our_alias_that_nobody_reads() -> None:
+    def told(**more: Any) -> str:
+        return found(TASKS={"default": {**OURS, **more}, "other": {**OTHER, "QUEUE": []}}, **ductor())["queueapp.W002"]
+
+    assert "QUEUES?" in told(QUEUE=["emails"])
+    assert "DUCTOR" in told(ENQUEUE_ON_COMMIT=True)
+    assert "Known are: BACKEND, OPTIONS, QUEUES" in told(XYZ=1)
+    fine = {**OURS, "QUEUES": ["default", "emails"], "OPTIONS": {}}
+    assert found(TASKS={"default": fine, "other": {**OTHER, "QUEUE": []}}, **ductor()) == {}
+
+
 @pytest.mark.parametrize("given", [{}, {"REDIS_URL": None}, {"REDIS_URL": "embedded:"}])
 def test_e010_no_store_outside_of_debug(given: dict[str, Any]) -> None:
     assert "REDIS_URL" in found(DUCTOR=given, DEBUG=False)["queueapp.E010"]

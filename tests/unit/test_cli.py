@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Sequence
+from argparse import ArgumentParser, _SubParsersAction
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -30,6 +31,28 @@ def ductor(*arguments: str) -> str:
     out = io.StringIO()
     call_command("ductor", *arguments, stdout=out)
     return out.getvalue()
+
+
+def parsers(parser: ArgumentParser) -> Iterator[ArgumentParser]:
+    """The parser and those of its verbs."""
+    yield parser
+    for action in parser._actions:
+        for verb in (action.choices or {}).values() if isinstance(action, _SubParsersAction) else ():
+            yield from parsers(verb)
+
+
+@pytest.mark.parametrize("command", ["worker", "scheduler", "stack", "bench", "ductor"])
+def test_every_command_has_examples_and_every_option_says_what_it_does(command: str) -> None:
+    top = load_command_class("queueapp", command).create_parser("manage.py", command)
+
+    assert f"examples:\n  manage.py {command}" in top.format_help()
+    silent = [
+        f"{parser.prog} {action.metavar or action.dest}"
+        for parser in parsers(top)
+        for action in parser._actions
+        if not action.help and not isinstance(action, _SubParsersAction)
+    ]
+    assert silent == []
 
 
 def add(store: Store, number: int = 1, *, task: str = "shop.tasks.pay", **values: Any) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -157,3 +158,18 @@ def test_a_canonical_fingerprint_knows_no_order_and_no_options() -> None:
 def test_a_digest_has_22_characters(key: str) -> None:
     assert len(digest(key)) == 22
     assert digest(key) != digest(key + "x")
+
+
+def test_a_long_key_costs_no_more_than_a_short_one_and_fills_no_message() -> None:
+    """Every value below it has a path of its own: with the key whole, this takes ten seconds."""
+    began = time.process_time()
+    with pytest.raises(UnserialisableArgument) as caught:
+        encode_arguments([{"k" * 500_000: [*range(250_000), math.nan]}], {})
+
+    assert time.process_time() - began < 5
+    assert len(str(caught.value)) < 200
+
+
+def test_a_keyword_that_is_no_text_is_refused() -> None:
+    with pytest.raises(UnserialisableArgument, match="kwargs: text with a lone surrogate"):
+        encode_arguments([], {"\ud800": 1})

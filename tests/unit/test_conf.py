@@ -167,6 +167,18 @@ def test_no_message_shows_a_password() -> None:
     assert "hunter2" not in str(sentinels)
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["redis:/:hunter/2@host", "redsi://user:hunter/2@host", "hunter/2", b"redis://:hunter/2@host", ["hunter/2"]],
+    ids=str,
+)
+def test_an_address_of_a_wrong_form_is_not_printed(value: object) -> None:
+    (fault,) = load({"REDIS_URL": value})[1]
+    assert "hunter" not in str(fault)
+    assert 'DUCTOR["REDIS_URL"] is a ' in str(fault)
+    assert "redis://host:6379/0" in str(fault)
+
+
 def test_all_faults_are_found_at_once() -> None:
     assert len(load({"LEASE_SECONDS": "x", "TIMEOUT": 3, "NAMESPACE": "!"})[1]) == 3
 

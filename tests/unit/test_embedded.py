@@ -152,3 +152,36 @@ def test_a_bundled_binary_that_does_not_run_here_is_none(monkeypatch: pytest.Mon
     wrong.chmod(0o755)
     monkeypatch.setattr(binary, "get_binary_path", lambda: wrong)
     assert embedded._bundled_binary() is None
+
+
+def test_a_server_that_wants_a_password_comes_up(directory: Path) -> None:
+    with embedded.start(directory, extra=("--requirepass", "one-of-its-own")) as server:
+        assert server.running()
+        assert not server.ended()
+        with pytest.raises(redis.AuthenticationError), client(server) as stranger:
+            stranger.get("key")
+    assert server.ended()
+
+
+def test_start_returns_when_the_data_is_loaded(directory: Path) -> None:
+    with embedded.start(directory) as server, client(server) as redis_client:
+        pipeline = redis_client.pipeline(transaction=False)
+        for n in range(3000):
+            pipeline.set(f"key-{n}", n)
+        pipeline.execute()
+    slowly = ("--key-load-delay", "300", "--loading-process-events-interval-bytes", "1024")
+    with embedded.start(directory, extra=slowly) as server, client(server) as redis_client:
+        assert redis_client.get("key-2999") == b"2999"
+
+
+def test_a_server_that_is_busy_has_not_ended(directory: Path) -> None:
+    with embedded.start(directory) as server:
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            assert not server.running()
+            assert not server.ended()
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        os.kill(server.pid, signal.SIGKILL)
+        server._wait_for_end(5)
+        assert server.ended()

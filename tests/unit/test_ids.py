@@ -15,6 +15,7 @@ import pytest
 
 from queueapp.store import ids
 from queueapp.store.ids import made_ms, new_id
+from queueapp.store.keys import ShardKeys, pool_code, split_public_id
 
 
 def number(job_id: str) -> int:
@@ -82,3 +83,27 @@ def test_a_forked_child_makes_other_ids_although_its_lock_was_held() -> None:
 
     assert len(theirs) == 100
     assert mine.isdisjoint(theirs)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "",
+        "abcdef.0",
+        f"abcdef.{'9' * 5000}.{'x' * 22}",
+        f"abcdef.\u0660.{'x' * 22}",
+        f"abcdef.0.{'x' * 21}\ud800",
+        f"abcdef.0.{'x' * 22}\n",
+        f"ABCDEF.0.{'x' * 22}",
+        f"abcdef.0.{'x' * 23}",
+        f"abcdef.0.{'|' * 22}",
+    ],
+)
+def test_what_is_no_public_id_is_none(odd: str) -> None:
+    assert split_public_id(odd) is None
+
+
+def test_a_public_id_gives_its_parts_back() -> None:
+    keys = ShardKeys("ns", pool_code("mail"), 3)
+    job_id = new_id()
+    assert split_public_id(keys.public_id(job_id)) == (keys.code, 3, job_id)

@@ -8,36 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from queueapp.models import Pool
 from queueapp.policies.node import TAGS_DROPPED_PER_LIFT, Node, Pointers
 from queueapp.policies.protocol import Candidate, Policy
-from queueapp.policies.registry import DEFAULT, PLANNED, POLICIES, PolicyNotYet, UnknownPolicy, find
+from queueapp.policies.registry import POLICIES
 from queueapp.policies.tree import Limits, Tree
 from tests.model.traffic import LANES, TENANTS, Event, busy, replay, traffic
 
-every_policy = pytest.mark.parametrize("policy", [find(name) for name in sorted(POLICIES)], ids=sorted(POLICIES))
+every_policy = pytest.mark.parametrize("policy", [POLICIES[name]() for name in sorted(POLICIES)], ids=sorted(POLICIES))
 
 
 # -- the registry ------------------------------------------------------------------------------------------------
 
 
-@every_policy
-def test_a_policy_is_found_by_its_name(policy: Policy) -> None:
-    assert find(policy.name).name == policy.name
-
-
-def test_the_default_exists() -> None:
-    assert DEFAULT in POLICIES
-
-
-@pytest.mark.parametrize("name", PLANNED)
-def test_a_planned_policy_is_refused_by_name(name: str) -> None:
-    with pytest.raises(PolicyNotYet, match=f"'{name}' is planned.*fifo, tiered"):
-        find(name)
-
-
-def test_an_unknown_policy_is_refused() -> None:
-    with pytest.raises(UnknownPolicy, match="'fair' is unknown; choose one of: fifo, tiered"):
-        find("fair")
+def test_each_policy_has_the_name_that_a_pool_can_choose() -> None:
+    assert {name: cls().name for name, cls in POLICIES.items()} == {name: name for name in Pool.Policy.values}
 
 
 # -- every policy ------------------------------------------------------------------------------------------------
@@ -129,7 +114,7 @@ def test_a_job_that_came_back_keeps_its_place(policy: Policy) -> None:
 @given(events=traffic)
 @settings(deadline=None, max_examples=60)
 def test_fifo_is_the_order_of_submission_over_all_that_is_runnable(events: list[Event]) -> None:
-    tree = Tree(find("fifo"))
+    tree = Tree(POLICIES["fifo"]())
     open_jobs: dict[int, tuple[str, str]] = {}
     seq = 0
     for event in events:

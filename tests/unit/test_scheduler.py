@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from queueapp.errors import Fenced, LeaseHeld, StoreUnavailable
+from queueapp.errors import Fenced, LeaseHeld, StoreError, StoreMisconfigured, StoreUnavailable
 from queueapp.outage import Outage
 from queueapp.scheduler.duties import Pace
 from queueapp.scheduler.duties.promotion import Promotion
@@ -327,3 +327,51 @@ def test_outage_tells_once_reminds_and_tells_the_end(caplog: pytest.LogCaptureFi
         assert len(caplog.records) == 4
     assert pauses[::2] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
     assert not outage.away("a")
+
+
+def test_outage_with_two_lasting_reasons_is_no_flood(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    outage = Outage(logging.getLogger("queueapp.test"), clock=clock)
+    with caplog.at_level(logging.WARNING, "queueapp"):
+        for _ in range(600):
+            outage.failed("a", StoreError("one reason."))
+            outage.failed("b", StoreError("another reason."))
+            clock.now += 1
+    assert 16 <= len(caplog.records) <= 22, "each once a minute"
+
+
+def test_a_duty_that_the_store_refuses_holds_up_no_other(lead: FakeLead, caplog: pytest.LogCaptureFixture) -> None:
+    """A full store takes no promotions; the lease of leadership and the recovery go on in time."""
+
+    class Full:
+        recovered = 0
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(lead, name)
+
+        def promote_due(self, limit: int = 100) -> Moved:
+            raise StoreMisconfigured("full")
+
+        def partition_recover(self, limit: int = 100) -> Moved:
+            self.recovered += 1
+            return Moved(next_due_ms=-1)
+
+        def trim(self, *args: object, **options: object) -> bool:
+            return False
+
+    store = Full()
+    scheduler = Scheduler("s", lambda: ["default"], lambda pool: store, clock=time.monotonic)  # type: ignore[arg-type, return-value]
+    lead.clock.now = 0
+    with caplog.at_level(logging.WARNING, "queueapp"):
+        thread = threading.Thread(target=scheduler.run)
+        thread.start()
+        deadline = time.monotonic() + 10
+        while (store.recovered < 3 or not lead.granted) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        scheduler.stop()
+        thread.join(5)
+    assert store.recovered >= 3
+    assert lead.granted
+    assert [record.getMessage() for record in caplog.records] == [
+        "full Trying again with growing pauses; nothing is lost."
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import sys
 from collections.abc import Iterator
@@ -315,3 +316,28 @@ def test_the_public_names_are_there() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = queueapp.nothing
     assert task_backends["default"].task_class is DuctorTask
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"expires_after": 1e300},
+        {"expires_after": math.inf},
+        {"backoff": 1e306},
+        {"backoff": -1},
+        {"tenant": "a b"},
+        {"idempotency_key": "\ud800"},
+    ],
+)
+def test_what_the_store_could_not_hold_is_an_invalid_task(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidTask, match=next(iter(wrong))) as caught:
+        add.using(**wrong)
+    assert isinstance(caught.value, InvalidOption)
+
+
+def test_a_delay_that_no_clock_reaches_is_refused() -> None:
+    """A worker tells its task's backoff from its store's by this: what is refused here never reaches `round`."""
+    with pytest.raises(InvalidOption, match="ten years"):
+        backoff.delay_s(lambda error, errors: 1e306, ValueError(), 1)
+    with pytest.raises(InvalidOption, match="ten years"):
+        Retry(delay=1e306)

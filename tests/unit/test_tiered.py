@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queueapp.policies.protocol import Candidate
-from queueapp.policies.registry import find
+from queueapp.policies.registry import POLICIES
 from queueapp.policies.tree import Limits, Tree
 from tests.model.traffic import LANES, TENANTS, Event, busy, costs, run, traffic, weights
 from tests.model.witness import Witness, lag_bound
 
 
 def test_weights_1_2_4_give_exactly_1000_2000_4000() -> None:
-    tree = Tree(find("tiered"))
+    tree = Tree(POLICIES["tiered"]())
     for number, (tenant, weight) in enumerate({"ant": 1.0, "bee": 2.0, "cat": 4.0}.items()):
         tree.configure(tenant, "", Limits(weight=weight))
         for seq in range(number * 5000, number * 5000 + 5000):
@@ -35,7 +35,7 @@ def test_weights_1_2_4_give_exactly_1000_2000_4000() -> None:
 @settings(deadline=None, max_examples=60)
 def test_i5_unit_costs_stay_within_one_turn_of_their_weights(shares: list[float], turns: int) -> None:
     by_tenant = dict(zip(TENANTS, shares, strict=False))
-    tree = Tree(find("tiered"))
+    tree = Tree(POLICIES["tiered"]())
     for number, (tenant, weight) in enumerate(by_tenant.items()):
         tree.configure(tenant, "", Limits(weight=weight))
         for seq in range(number * turns, (number + 1) * turns):
@@ -54,25 +54,25 @@ def test_i5_unit_costs_stay_within_one_turn_of_their_weights(shares: list[float]
 @given(events=traffic, workers=st.integers(1, 12))
 @settings(deadline=None, max_examples=250)
 def test_the_invariants_hold_with_declared_costs(events: list[Event], workers: int) -> None:
-    run(Witness(Tree(find("tiered"))), events, workers, estimated=False)
+    run(Witness(Tree(POLICIES["tiered"]())), events, workers, estimated=False)
 
 
 @given(events=traffic, workers=st.integers(1, 12), estimate=costs)
 @settings(deadline=None, max_examples=250)
 def test_the_invariants_hold_with_settled_estimates(events: list[Event], workers: int, estimate: float) -> None:
-    tree = Tree(find("tiered"), estimate=lambda _job: estimate)
+    tree = Tree(POLICIES["tiered"](), estimate=lambda _job: estimate)
     run(Witness(tree, settled=True), events, workers, estimated=True)
 
 
 @given(events=traffic, workers=st.integers(1, 12))
 @settings(deadline=None, max_examples=30)
 def test_the_same_traffic_gives_the_same_order(events: list[Event], workers: int) -> None:
-    orders = [run(Witness(Tree(find("tiered"))), events, workers, estimated=False) for _ in range(2)]
+    orders = [run(Witness(Tree(POLICIES["tiered"]())), events, workers, estimated=False) for _ in range(2)]
     assert orders[0] == orders[1]
 
 
 def test_a_tenant_with_many_lanes_gets_no_more_than_one_with_one() -> None:
-    tree = Tree(find("tiered"))
+    tree = Tree(POLICIES["tiered"]())
     for seq in range(2000):
         tree.push(Candidate(id=f"many-{seq}", tenant="ant", lane=f"lane{seq % 100}", seq=seq, cost=1))
         tree.push(Candidate(id=f"one-{seq}", tenant="bee", seq=seq, cost=1))
@@ -81,7 +81,7 @@ def test_a_tenant_with_many_lanes_gets_no_more_than_one_with_one() -> None:
 
 
 def test_lanes_share_by_weight_within_their_tenant() -> None:
-    tree = Tree(find("tiered"))
+    tree = Tree(POLICIES["tiered"]())
     tree.configure("ant", "other", Limits(weight=3))
     for seq in range(800):
         tree.push(Candidate(id=str(seq), tenant="ant", lane=LANES[seq % 2], seq=seq, cost=1))
@@ -90,7 +90,7 @@ def test_lanes_share_by_weight_within_their_tenant() -> None:
 
 
 def test_a_paused_tenant_banks_no_credit() -> None:
-    witness = busy(find("tiered"), {"ant": 1.0, "bee": 1.0}, 600)
+    witness = busy(POLICIES["tiered"](), {"ant": 1.0, "bee": 1.0}, 600)
     witness.configure("ant", "", Limits(paused=True))
     for _ in range(500):
         witness.pick()
@@ -101,7 +101,7 @@ def test_a_paused_tenant_banks_no_credit() -> None:
 
 
 def test_a_newcomer_starts_at_the_clock() -> None:
-    witness = busy(find("tiered"), {"ant": 1.0}, 300)
+    witness = busy(POLICIES["tiered"](), {"ant": 1.0}, 300)
     for _ in range(200):
         witness.pick()
     for _ in range(10):
@@ -111,7 +111,7 @@ def test_a_newcomer_starts_at_the_clock() -> None:
 
 
 def test_a_tenant_that_comes_and_goes_gains_nothing_by_it() -> None:
-    witness = busy(find("tiered"), {"bee": 1.0}, 400)
+    witness = busy(POLICIES["tiered"](), {"bee": 1.0}, 400)
     served: Counter[str] = Counter()
     while served["ant"] < 300:
         if not witness.tree.tenant_runnable("ant"):
@@ -123,7 +123,7 @@ def test_a_tenant_that_comes_and_goes_gains_nothing_by_it() -> None:
 
 
 def test_a_settled_estimate_counts_as_the_true_cost() -> None:
-    witness = Witness(Tree(find("tiered")), settled=True)
+    witness = Witness(Tree(POLICIES["tiered"]()), settled=True)
     for _ in range(600):
         witness.push("ant", "main")
         witness.push("bee", "main")
@@ -138,7 +138,7 @@ def test_a_settled_estimate_counts_as_the_true_cost() -> None:
 
 
 def test_a_job_given_back_unrun_costs_nothing() -> None:
-    witness = Witness(Tree(find("tiered"), estimate=lambda _job: 50.0), settled=True)
+    witness = Witness(Tree(POLICIES["tiered"](), estimate=lambda _job: 50.0), settled=True)
     pushed = [witness.push(tenant, "main") for tenant in ("ant", "bee") for _ in range(20)]
     jobs = {job.id: job for job in pushed}
     for _ in range(10):
@@ -151,7 +151,7 @@ def test_a_job_given_back_unrun_costs_nothing() -> None:
 
 
 def test_a_new_weight_acts_at_once_on_what_is_queued() -> None:
-    witness = busy(find("tiered"), {"ant": 1.0, "bee": 1.0}, 200)
+    witness = busy(POLICIES["tiered"](), {"ant": 1.0, "bee": 1.0}, 200)
     for _ in range(100):
         witness.pick()
     witness.configure("ant", "", Limits(weight=4))
@@ -160,7 +160,7 @@ def test_a_new_weight_acts_at_once_on_what_is_queued() -> None:
 
 
 def test_continued_work_passes_fresh_work_ten_times_then_waits_once() -> None:
-    tree = Tree(find("tiered"))
+    tree = Tree(POLICIES["tiered"]())
     for seq in range(60):
         tree.push(
             Candidate(
@@ -172,7 +172,7 @@ def test_continued_work_passes_fresh_work_ten_times_then_waits_once() -> None:
 
 
 def test_priority_sorts_within_the_lane_only() -> None:
-    tree = Tree(find("tiered"))
+    tree = Tree(POLICIES["tiered"]())
     for seq, (tenant, priority) in enumerate([("ant", -5), ("ant", 100), ("ant", 999), ("bee", 0), ("bee", 7)]):
         tree.push(Candidate(id=f"{tenant}{priority}", tenant=tenant, seq=seq, priority=priority, cost=1))
     assert [charge.id for charge in iter(tree.pick, None)] == ["ant100", "bee7", "ant999", "bee0", "ant-5"]

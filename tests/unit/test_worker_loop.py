@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from queueapp.store.records import Completed
+from queueapp.errors import StoreError
+from queueapp.store.records import Completed, Cycle
 from queueapp.worker.faults import Faults
 from queueapp.worker.line import Line
 from queueapp.worker.loop import EXIT_CUT_SHORT, EXIT_DONE, Worker, WorkerOptions
@@ -220,6 +221,17 @@ def test_an_idle_worker_parks_and_is_woken(store: FakeStore) -> None:
     assert running.join() == EXIT_DONE
 
 
+def test_a_token_taken_without_a_free_slot_goes_back(store: FakeStore) -> None:
+    line = Line("pool", store, "w", lease_ms=30_000)
+    line.exchange(1, 1)
+    assert not line.wants_call(0, time.monotonic())
+    line.took_token()
+    assert line.wants_call(0, time.monotonic()), "the call arms the token again"
+    line.exchange(0, 0)
+    assert store.calls[-1]["want"] == 0
+    assert not line.wants_call(0, time.monotonic())
+
+
 def test_runnable_but_nothing_leased_is_no_hot_loop() -> None:
     class Racy(FakeStore):
         """Says that something is runnable, and never has it."""
@@ -249,6 +261,21 @@ def test_pools_take_turns(store: FakeStore) -> None:
     assert len(store.outcomes) == len(other.outcomes) == 40
     first_half = running.started[:40]
     assert 8 <= sum(name.startswith("o") for name in first_half) <= 32
+
+
+def test_a_pool_whose_calls_are_refused_takes_no_slot_from_the_others(store: FakeStore) -> None:
+    class Spoilt(FakeStore):
+        def cycle(self, *args: object, **call: object) -> Cycle:
+            raise StoreError("a key of a wrong type")
+
+    running = Running(Spoilt(), store, slots=1)
+    running.start()
+    running.blocking.wait_parked()
+    store.add(20)
+    running.blocking.wake()
+    store.wait(lambda: len(store.outcomes) == 20)
+    running.worker.stop(now=True)
+    running.join()
 
 
 def test_leases_are_extended_and_a_lost_one_is_told(store: FakeStore, gate: threading.Event) -> None:

@@ -31,7 +31,7 @@ class Command(DuctorCommand):
         _json(status_parser)
 
         job_parser = verbs.add_parser("job", help="all that is known of one job")
-        job_parser.add_argument("id", metavar="ID")
+        job_parser.add_argument("id", metavar="ID", help="as result.id has it, such as 3gk2xw.0.0123456789abcdefghijkl")
         job_parser.add_argument(
             "--payload", action="store_true", help="also arguments, result and tracebacks, with MASK applied"
         )
@@ -40,24 +40,30 @@ class Command(DuctorCommand):
         dlq_parser = verbs.add_parser("dlq", help="dead letters")
         actions = dlq_parser.add_subparsers(dest="action", required=True, metavar="list | show | retry | discard")
         list_parser = actions.add_parser("list", help="newest first")
-        list_parser.add_argument("--pool", default="")
-        list_parser.add_argument("--tenant", default="")
-        list_parser.add_argument("--offset", type=whole(0, 10**9), default=0)
-        list_parser.add_argument("--count", type=whole(1, 1000), default=50)
+        list_parser.add_argument("--pool", default="", help="only of this pool (default: every pool)")
+        list_parser.add_argument("--tenant", default="", help="only of this tenant")
+        list_parser.add_argument(
+            "--offset", type=whole(0, 10**9), default=0, metavar="N", help="leave out the newest N of each pool"
+        )
+        list_parser.add_argument(
+            "--count", type=whole(1, 1000), default=50, metavar="N", help="show N of each pool at most (default: 50)"
+        )
         _json(list_parser)
         show_parser = actions.add_parser("show", help="one dead letter, with its traceback")
-        show_parser.add_argument("id", metavar="ID")
+        show_parser.add_argument("id", metavar="ID", help="as `dlq list` shows it")
         show_parser.add_argument(
             "--payload", action="store_true", help="also arguments and tracebacks, with MASK applied"
         )
         _json(show_parser)
         for name, text in (("retry", "back to work, with fresh budgets"), ("discard", "away for good")):
             act_parser = actions.add_parser(name, help=text)
-            act_parser.add_argument("ids", nargs="*", metavar="ID")
-            act_parser.add_argument("--pool", default="")
-            act_parser.add_argument("--tenant", default="")
-            act_parser.add_argument("--task", default="", help="dotted name of the task")
-            act_parser.add_argument("--reason", default="", help="such as error, worker_lost, unknown_task")
+            act_parser.add_argument("ids", nargs="*", metavar="ID", help="these, as `dlq list` shows them")
+            act_parser.add_argument("--pool", default="", help="those of this pool")
+            act_parser.add_argument("--tenant", default="", help="those of this tenant")
+            act_parser.add_argument("--task", default="", help="those of this task (its dotted name)")
+            act_parser.add_argument(
+                "--reason", default="", help="those with this reason, such as error, worker_lost, unknown_task"
+            )
             act_parser.add_argument(
                 "--all", dest="everything", action="store_true", help="all of the pool, or of every pool"
             )

@@ -1,6 +1,7 @@
 -- Leasing: the token (worker, seq), the commit of what `pick` found, and the rows of a reply.
 -- A row of the reply: id, attempts, errors, crashes, lease start, deadline, task number, text of the row.
 -- seq = stored: no new lease, the same jobs again. seq < stored: a call that came too late.
+
 -- Rows that the call with this seq leased before.
 local function leased_before(worker, seq)
   local rows = {}

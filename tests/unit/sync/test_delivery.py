@@ -1,90 +1,29 @@
-"""The bridge from SQL to the store: within a second after a save, never in its way, and repaired later."""
+"""After a save: in force within a second, never in the save's way, never over something newer."""
 
 from __future__ import annotations
 
 import json
 import logging
-import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
-from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.db import transaction
 from django.test import override_settings
-from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from queueapp import sync
 from queueapp.errors import OldVersion, StoreUnavailable
 from queueapp.models import Pool, Tenant, TenantLimits
-from queueapp.store import connection, shards
+from queueapp.store import shards
 from queueapp.store.records import NewJob, PoolConf, ScopeLimits
-from queueapp.sync import comparison, delivery, intent
+from queueapp.sync import delivery, intent
+from tests.unit.sync.looking import counted, scopes
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def pool() -> Pool:
-    return Pool.objects.create(name="mail")
-
-
-@pytest.fixture
-def tenant() -> Tenant:
-    return Tenant.objects.create(key="acme")
-
-
-@pytest.fixture
-def commit(redis_url: str, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks) -> Callable[[], Any]:
-    """`with commit():` runs what the block registered for after the commit. The store is the tests' server."""
-    return lambda: django_capture_on_commit_callbacks(execute=True)
-
-
-@pytest.fixture(autouse=True)
-def _from_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "_turn", comparison._Turn())
-    monkeypatch.setattr(delivery, "_pending", delivery._Pending())
-    for module in (intent, delivery, comparison):
-        monkeypatch.setattr(module, "versions", intent._Versions())
-
-
-@pytest.fixture
-def away() -> Iterator[None]:
-    """A store that refuses connections at once."""
-    with override_settings(DUCTOR={**django_settings.DUCTOR, "REDIS_URL": "unix:///nonexistent/store.sock"}):
-        yield
-
-
-@pytest.fixture
-def silent() -> Iterator[None]:
-    """A store that takes connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
-        with override_settings(DUCTOR={**django_settings.DUCTOR, "REDIS_URL": url}):
-            yield
-            # Closed first, so that whoever still waits for an answer gives up and lets go of what it holds.
-            listener.close()
-            connection.reset()
-
-
-def scopes(name: str = "mail") -> dict[tuple[str, str], ScopeLimits]:
-    return shards.reads(name).scope_limits()
-
-
-def counted(monkeypatch: pytest.MonkeyPatch, module: Any) -> list[int]:
-    """How many scopes each `write` of a module brings over."""
-    sizes: list[int] = []
-
-    def write(*args: Any) -> bool:
-        sizes.append(len(args[3]))
-        return intent.write(*args)
-
-    monkeypatch.setattr(module, "write", write)
-    return sizes
 
 
 # -- after a save ------------------------------------------------------------------------------------------------
@@ -316,124 +255,9 @@ def test_a_version_from_a_clock_ahead_of_ours_does_not_lock_the_repair_out(redis
     assert not shards.reads("mail").configured().paused
 
 
-# -- repair ------------------------------------------------------------------------------------------------------
-
-
-def test_repair_finds_what_sends_no_signal(commit: Callable[[], Any], pool: Pool, tenant: Tenant) -> None:
-    with commit():
-        TenantLimits.objects.create(pool=pool, tenant=tenant, weight=2)
-        pool.save()
-    assert sync.repair() == 0
-    TenantLimits.objects.update(weight=5, paused=True)
-    Pool.objects.update(max_in_flight=4)
-    TenantLimits.objects.bulk_create([TenantLimits(pool=pool, tenant=tenant, lane="bulk", max_in_flight=1)])
-    assert sync.repair() == 3
-    assert shards.reads("mail").configured().max_in_flight == 4
-    assert scopes() == {
-        ("acme", ""): ScopeLimits(tenant="acme", weight=5.0, paused=True),
-        ("acme", "bulk"): ScopeLimits(tenant="acme", lane="bulk", max_in_flight=1),
-    }
-    assert sync.repair() == 0
-
-
-def test_repair_removes_what_sql_no_longer_has(commit: Callable[[], Any], pool: Pool, tenant: Tenant) -> None:
-    with commit():
-        TenantLimits.objects.create(pool=pool, tenant=tenant, weight=2)
-        pool.save()
-    TenantLimits.objects.all()._raw_delete("default")
-    assert sync.repair() == 1
-    assert scopes() == {}
-    Pool.objects.update(paused=True)
-    sync.repair()
-    Pool.objects.all()._raw_delete("default")
-    sync.repair()
-    assert shards.reads("mail").configured() == PoolConf()
-
-
-def test_repair_restores_what_the_store_lost(commit: Callable[[], Any], pool: Pool, tenant: Tenant) -> None:
-    with commit():
-        TenantLimits.objects.create(pool=pool, tenant=tenant, weight=2)
-        pool.save()
-    store = shards.store("mail")
-    store.client.delete(store.keys["limits"], store.keys["conf"])
-    sync.repair()
-    assert scopes()[("acme", "")].weight == 2
-
-
-def test_a_pass_of_repair_is_bounded_and_the_next_goes_on(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch, django_assert_max_num_queries: Any
-) -> None:
-    pools = [Pool.objects.create(name=name) for name in ("mail", "post")]
-    tenants = Tenant.objects.bulk_create([Tenant(key=f"t{number:03}") for number in range(25)])
-    for pool in pools:
-        TenantLimits.objects.bulk_create([TenantLimits(pool=pool, tenant=tenant, weight=2) for tenant in tenants])
-    written = counted(monkeypatch, comparison)
-    passes = 0
-    while len(scopes("mail")) + len(scopes("post")) < 50:
-        before = len(written)
-        with django_assert_max_num_queries(16):
-            sync.repair(limit=10)
-        assert sum(written[before:]) <= 10
-        passes += 1
-        assert passes <= 15
-    # Every scope in turn: nothing is written a second time, and another time around finds nothing.
-    for _ in range(20):
-        sync.repair(limit=10)
-    assert sum(written) == 50
-
-
-def test_a_pass_over_two_thousand_rows_takes_few_queries(
-    redis_url: str, pool: Pool, tenant: Tenant, django_assert_max_num_queries: Any
-) -> None:
-    rows = [TenantLimits(pool=pool, tenant=tenant, lane=f"l{number}", weight=2) for number in range(2100)]
-    TenantLimits.objects.bulk_create(rows)
-    with django_assert_max_num_queries(30):
-        sync.repair()
-    assert 1990 < len(scopes()) <= 2000
-    sync.repair()
-    assert len(scopes()) == 2100
-
-
-def test_repair_leaves_it_to_the_next_pass_when_somebody_saves_meanwhile(
-    commit: Callable[[], Any], pool: Pool, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    TenantLimits.objects.bulk_create([TenantLimits(pool=pool, tenant=tenant, weight=2)])
-
-    def overtaken(*args: Any) -> bool:
-        intent.write("mail", intent.versions.next(), PoolConf(max_in_flight=6), [])
-        return intent.write(*args)
-
-    monkeypatch.setattr(comparison, "write", overtaken)
-    sync.repair()
-    assert scopes() == {}
-    monkeypatch.setattr(comparison, "write", intent.write)
-    sync.repair()
-    assert scopes()[("acme", "")].weight == 2
-
-
-def test_repair_says_that_the_store_is_away(away: None) -> None:
-    with pytest.raises(StoreUnavailable):
-        sync.repair()
-
-
-# -- rows for pools ----------------------------------------------------------------------------------------------
-
-
-def test_the_pools_of_the_settings_get_rows_once(redis_url: str) -> None:
-    pools = {"reports": {"POLICY": "fifo", "MAX_IN_FLIGHT": 2}, "mail": {}}
-    with override_settings(DUCTOR={**django_settings.DUCTOR, "POOLS": pools}):
-        assert set(sync.ensure_pools()) >= {"default", "mail", "reports"}
-        row = Pool.objects.get(name="reports")
-        assert (row.policy, row.max_in_flight) == ("fifo", 2)
-        Pool.objects.filter(name="reports").update(max_in_flight=9)
-        assert sync.ensure_pools() == []
-    row.refresh_from_db()
-    assert row.max_in_flight == 9, "from the first start on the admin decides"
-
-
-def test_a_pool_of_the_settings_that_cannot_be_is_refused_by_name(redis_url: str) -> None:
-    with (
-        override_settings(DUCTOR={**django_settings.DUCTOR, "POOLS": {"mail": {"POLICY": "lifo"}}}),
-        pytest.raises(ImproperlyConfigured, match=r'"mail".*lifo'),
-    ):
-        sync.ensure_pools()
+def test_rows_of_another_database_are_nobody_s_intent(commit: Callable[[], Any], pool: Pool) -> None:
+    """A copy, such as a replica or an archive: what is written there must not come into force."""
+    pool.paused = True
+    with commit(), override_settings(DUCTOR={**django_settings.DUCTOR, "DATABASE": "elsewhere"}):
+        pool.save(using="default")
+    assert shards.pools() == {}

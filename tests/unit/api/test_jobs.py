@@ -1,0 +1,110 @@
+"""The way of a job through the API: accepted, found, ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+from django.db import connection as database
+from django.db import transaction
+from django.http import HttpRequest
+from django.test import Client
+from django.urls import resolve
+
+from queueapp.api import ALL, views
+from tests.unit.api import host
+from tests.unit.api.host import ADD, run
+
+pytestmark = [pytest.mark.urls("tests.unit.api.host"), pytest.mark.django_db]
+
+
+def test_a_job_is_accepted_found_and_ends(opened: None, post: Callable[..., Any], get: Callable[..., Any]) -> None:
+    answer = post({"task": ADD, "args": [1], "kwargs": {"b": 2}, "lane": "bulk", "priority": 5})
+    assert answer.status_code == 202, answer.content
+    body = answer.json()
+    assert body["state"] == "pending"
+    assert body["outcome"] == "enqueued"
+    assert answer["Location"] == body["url"] == f"http://testserver/api/jobs/{body['id']}/"
+    waiting = get(body["id"]).json()
+    assert (
+        waiting
+        | {
+            "id": body["id"],
+            "task": ADD,
+            "pool": "default",
+            "tenant": "acme",
+            "lane": "bulk",
+            "priority": 5,
+            "state": "pending",
+            "outcome": None,
+            "result": None,
+        }
+        == waiting
+    )
+    run(3)
+    ended = get(body["id"])
+    assert ended["Cache-Control"] == "no-store"
+    job = ended.json()
+    assert (job["state"], job["outcome"], job["attempts"], job["result"]) == ("ended", "completed", 1, 3)
+    times = [datetime.fromisoformat(job[name]) for name in ("submitted", "started", "ended")]
+    assert times == sorted(times)
+
+
+def test_a_failed_job_tells_the_class_of_its_error_and_no_more(
+    opened: None, post: Callable[..., Any], get: Callable[..., Any]
+) -> None:
+    job_id = post({"task": ADD, "args": [1]}).json()["id"]
+    run(fail=True)
+    answer = get(job_id)
+    assert (answer.json()["state"], answer.json()["error"]) == ("dead", "builtins.ValueError")
+    assert b"secret" not in answer.content
+
+
+def test_a_job_for_later_is_scheduled(opened: None, post: Callable[..., Any], get: Callable[..., Any]) -> None:
+    answer = post({"task": ADD, "args": [1], "run_after": "2099-01-31T10:00:00+02:00", "expires_after": 1e6})
+    assert answer.status_code == 202
+    job = get(answer.json()["id"]).json()
+    assert (job["state"], job["due"]) == ("scheduled", "2099-01-31T08:00:00.000Z")
+
+
+def test_a_task_with_context_takes_the_caller_s_arguments_only(opened: None, post: Callable[..., Any]) -> None:
+    assert post({"task": f"{host.__name__}.with_context", "args": [1]}).status_code == 202
+    assert post({"task": f"{host.__name__}.with_context", "args": [1, 2]}).status_code == 400
+
+
+def test_the_address_follows_prefix_and_namespace(opened: None, client: Client) -> None:
+    body = json.dumps({"task": ADD, "args": [1]})
+    answer = client.post("/north/deep/jobs/", body, content_type="application/json", headers={"X-Tenants": "acme"})
+    assert answer.status_code == 202, answer.content
+    assert answer["Location"].startswith("http://testserver/north/deep/jobs/")
+    assert client.get(answer["Location"], headers={"X-Tenants": "acme"}).status_code == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_job_is_sent_whatever_becomes_of_the_request_s_transaction(
+    opened: None, post: Callable[..., Any], get: Callable[..., Any]
+) -> None:
+    assert vars(resolve("/api/jobs/").func)["_non_atomic_requests"] == {"default"}
+    with transaction.atomic():
+        job_id = post({"task": ADD, "args": [1]}).json()["id"]
+        transaction.set_rollback(True)
+    assert get(job_id).status_code == 200
+
+
+def test_atomic_requests_are_not_ours(
+    opened: None, post: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, django_db_blocker: Any
+) -> None:
+    monkeypatch.setitem(database.settings_dict, "ATOMIC_REQUESTS", True)
+    seen = []
+
+    def tenants_of(request: HttpRequest) -> object:
+        seen.append(len(database.savepoint_ids))
+        return ALL
+
+    monkeypatch.setattr(views, "tenants_of", tenants_of)
+    before = len(database.savepoint_ids)
+    assert post({"task": ADD, "args": [1]}).status_code == 202
+    assert seen == [before]
