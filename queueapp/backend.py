@@ -16,7 +16,7 @@ from django.core.checks import CheckMessage, Error
 from django.utils import timezone
 
 from queueapp.compat import BaseTaskBackend, InvalidTask, Task, TaskResultDoesNotExist
-from queueapp.conf import known_pools
+from queueapp.conf import DEFAULT_POOL, known_pools
 from queueapp.names import POOL_FORM
 from queueapp.policies.protocol import PRIORITY_MAX, PRIORITY_MIN
 from queueapp.producer import client
@@ -29,7 +29,7 @@ POOL_NAME_WORDS = "The name of a pool has 1 to 64 of a-z 0-9 _ - and begins with
 
 
 class DuctorBackend(BaseTaskBackend):
-    """Hands tasks to Ductor. `QUEUES` names the pools of this alias; without it any known pool may be used."""
+    """Hands tasks to Ductor. `QUEUES` names pools of this alias beside `default`; without it any known one will do."""
 
     task_class = DuctorTask
     supports_defer = True
@@ -40,7 +40,8 @@ class DuctorBackend(BaseTaskBackend):
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
         # An empty set means any to django.tasks; `enqueue` asks whether the pool is known.
-        self.queues = set(params.get("QUEUES") or ())
+        named = set(params.get("QUEUES") or ())
+        self.queues = named | {DEFAULT_POOL} if named else named
 
     def validate_task(self, task: Task) -> None:
         """Raise InvalidTask (ours are also InvalidOption), which names the field, the value and the remedy."""

@@ -1,8 +1,8 @@
 """The leash: a child ends when its parent does, however that ended.
 
 The parent (`stack`, or the supervisor of a reloading worker) holds the writing end of a pipe and never writes: of the
-child's standard input, or of a pipe of its own where standard input belongs to a debugger. When the parent is gone, even
-by SIGKILL, the child reads the end of the pipe and stops itself as SIGTERM would.
+child's standard input, or of a pipe of its own where standard input belongs to a debugger. When the parent is gone,
+even by SIGKILL, the child reads the end of the pipe and stops itself as SIGTERM would.
 """
 
 from __future__ import annotations

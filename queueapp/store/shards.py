@@ -8,6 +8,7 @@ renamed pool) keeps that code.
 
 from __future__ import annotations
 
+import os
 import threading
 
 import redis
@@ -117,3 +118,13 @@ def _forget_on_change(*, setting: str, **_: object) -> None:
 
 
 setting_changed.connect(_forget_on_change, dispatch_uid="queueapp.store.shards")
+
+
+def _new_lock() -> None:
+    """A child of a fork must not inherit a lock that a thread of its parent held."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock)

@@ -69,5 +69,5 @@ class JobContext(TaskContext):  # type: ignore[misc]  # the stubs do not know th
             return self.held.line.store.save(job.id, job.attempts, {name: encoded}) == "done"
         except StoreError as error:
             # What a job tells of itself must not make it fail.
-            logger.warning("Not saved: %s", error, extra={"job_id": job.id, "field": name})
+            logger.warning("Not saved: %s", error, extra={"job_id": self.held.public_id, "field": name})
             return False

@@ -46,5 +46,10 @@ def lose(lost: Iterable[str], held: Mapping[str, Held]) -> None:
             job.lost = True
             logger.warning(
                 "Lease lost; the job runs elsewhere or was ended, this run's outcome will be refused",
-                extra={"job_id": job_id, "attempt": job.job.attempts, "task": job.job.task, "tenant": job.job.tenant},
+                extra={
+                    "job_id": job.public_id,
+                    "attempt": job.job.attempts,
+                    "task": job.job.task,
+                    "tenant": job.job.tenant,
+                },
             )

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from queueapp.errors import StoreError, StoreUnavailable
 from queueapp.outage import Outage
+from queueapp.store import shards
 from queueapp.store.records import Cycle, Finish, Returned, Word
 from queueapp.worker.heartbeat import Heartbeat, lose
 from queueapp.worker.slots import Held
@@ -208,12 +209,18 @@ class Line:
             for returned, word in zip(batch, words, strict=True):
                 self.returned.popleft()
                 if word == "dead":
-                    logger.error("Dead letter: no worker knew the task in time", extra={"job_id": returned.id})
+                    logger.error(
+                        "Dead letter: no worker knew the task in time", extra={"job_id": self.public_id(returned.id)}
+                    )
 
     def give_up(self, held: Held) -> None:
         """A job goes back unrun; it is no longer held here."""
         if self.held.pop(held.job.id, None) is not None and not held.lost:
             self.returned.append(Returned(id=held.job.id, attempts=held.job.attempts))
+
+    def public_id(self, job_id: str) -> str:
+        """The id that users see, for log lines."""
+        return shards.keys(self.pool).public_id(job_id)
 
     def ran(self, run_ms: float) -> None:
         """Learns from a job that ended."""
@@ -259,7 +266,7 @@ class Line:
                 logger.warning(
                     "Outcome refused (%s): this attempt no longer held the lease",
                     word,
-                    extra={"job_id": finish.id, "attempt": finish.attempts, "word": word},
+                    extra={"job_id": self.public_id(finish.id), "attempt": finish.attempts, "word": word},
                 )
         if reply.lost:
             lose(reply.lost, self.held)

@@ -62,7 +62,7 @@ def run_one(held: Held, faults: Faults) -> Outcome:
     try:
         task = find(job.task)
     except UnknownTask as error:
-        logger.warning("Unknown task, given back unrun: %s", error, extra={"job_id": job.id, "task": job.task})
+        logger.warning("Unknown task, given back unrun: %s", error, extra={"job_id": held.public_id, "task": job.task})
         return unknown_task(job)
     started = monotonic()
     announcement: Announcement | None = None
@@ -83,7 +83,7 @@ def run_one(held: Held, faults: Faults) -> Outcome:
     except BaseException as error:
         text = traceback_text(error)
         outcome = failed(task, job, error, text, _since_ms(started), held.cost)
-        _log_failure(outcome, job.task, error)
+        _log_failure(held, outcome, error)
         if announcement is not None:
             announcement.failed(error, text, final=outcome.retry_ms is None)
     _close_stale_connections()
@@ -119,12 +119,11 @@ def _call(
     return task.func(*args, **kwargs)
 
 
-def _log_failure(outcome: Failed, task: str, error: BaseException) -> None:
+def _log_failure(held: Held, outcome: Failed, error: BaseException) -> None:
     again = "for good" if outcome.retry_ms is None else f"trying again in {outcome.retry_ms / 1000:g} s"
     level = logging.ERROR if outcome.retry_ms is None else logging.WARNING
-    logger.log(
-        level, "Task failed, %s", again, extra={"task": task, "job_id": outcome.id, "error": type(error).__name__}
-    )
+    facts = {"task": held.job.task, "job_id": held.public_id, "error": type(error).__name__}
+    logger.log(level, "Task failed, %s", again, extra=facts)
 
 
 def _since_ms(started: float) -> int:

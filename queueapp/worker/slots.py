@@ -50,6 +50,11 @@ class Held:
     cost: float = 0.0
     """Set by the body through its context."""
 
+    @property
+    def public_id(self) -> str:
+        """The id that users see, for log lines."""
+        return self.line.public_id(self.job.id)
+
 
 @dataclass(slots=True, eq=False)
 class Chunk:
@@ -177,7 +182,7 @@ class Slots:
                 try:
                     outcome = run(held)
                 except BaseException:
-                    logger.exception("A slot failed outside a task's body", extra={"job_id": held.job.id})
+                    logger.exception("A slot failed outside a task's body", extra={"job_id": held.public_id})
             chunk.current = None
             done.append((held, outcome, (monotonic() - started) * 1000))
 

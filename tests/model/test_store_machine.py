@@ -26,7 +26,7 @@ from tests.model.strategies import begins, finishes, lease_times, new_jobs, ofte
 DEAD_SAMPLED = 16
 """`trim` counts the dead letters of the tenants that a sample of this size names: all of them while there are few."""
 MOST_WAITING = 25
-STEPS_IN_CI, STEPS_LONG = 10_000, 200_000
+STEPS_IN_CI, STEPS_LONG = 10_000, 40_000
 
 
 class StoreMachine(Machine):

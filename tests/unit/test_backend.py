@@ -123,8 +123,9 @@ class TestValidation:
     def test_queues_bound_an_alias(self) -> None:
         with override_settings(TASKS={"default": {**OURS, "QUEUES": ["emails", "reports"]}}):
             assert replace(add, queue_name="emails").queue_name == "emails"
-            with pytest.raises(UnknownPool, match=r"'default' is not a known pool; known: emails, reports\. Add it to"):
-                add.enqueue(1)
+            assert replace(add, queue_name="default").queue_name == "default", "it always exists"
+            with pytest.raises(UnknownPool, match=r"'mail' is not a known pool; known: default, emails, reports\. Add"):
+                replace(add, queue_name="mail")
 
     def test_a_naive_moment(self) -> None:
         with pytest.raises(InvalidTask, match="aware datetime"):

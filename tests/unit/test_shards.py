@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import pytest
 import redis
@@ -91,3 +92,11 @@ def test_the_pool_store_speaks_to_the_settings_server(redis_url: str) -> None:
     assert shards.store("default").verify() == []
     connection.reset()
     assert shards.store("default").verify() == []
+
+
+def test_a_fork_does_not_inherit_a_held_lock() -> None:
+    with shards._lock:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if shards._lock.acquire(timeout=0) else 1)
+    assert os.waitpid(child, 0)[1] == 0

@@ -1,6 +1,6 @@
 -- The shard that a script works on: its keys, its configuration, and the schema that guards both.
 -- Every script passes ARGV[1] = schema and ARGV[2] = clock override (0 in production; tests pass a clock).
--- Names of keys: queueapp/store/keys.py is the glossary, tests/lua/test_keys.py compares the two.
+-- Names of keys: queueapp/store/keys.py is the glossary, tests/lua/test_contract.py compares the two.
 local P = KEYS[1]
 
 local pool
