@@ -10,8 +10,9 @@ local function quarantine(set, id)
   redis.call('ZREM', P .. set, id)
   push(moves.ended, id) -- nobody shall wait for it
   if set == 'scheduled' then
-    local run = read_run(id)
-    if run then count_waiting(run.t, -1) else redis.call('HINCRBY', P .. 'counts', 'w', -1) end
+    local row, run = read_row(id), read_run(id)
+    local t = row and row.tenant or run and run.t
+    if t then count_waiting(t, -1) else redis.call('HINCRBY', P .. 'counts', 'w', -1) end
   end
   count('quarantined')
 end
@@ -20,7 +21,8 @@ end
 local function waiting_row(id)
   local row = read_row(id)
   if not row then return nil end
-  local run = read_run(id)
+  local run, wrong = read_run(id)
+  if wrong then return nil end
   if run then return row, run.s, run end -- the byte of a first lease is not touched: a hash prevails
   if row.state == 'h' then return nil end
   return row, row.state

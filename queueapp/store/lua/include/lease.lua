@@ -21,6 +21,7 @@ local function set_aside(found)
   for _, bad in ipairs(found.broken) do
     redis.call('SADD', P .. 'quarantine', bad.id)
     redis.call('ZREM', P .. bad.set, bad.id)
+    redis.call('ZREM', P .. 'expiring', bad.id)
     push(moves.ended, bad.id) -- nobody shall wait for it
     count('quarantined')
     count_waiting(bad.t, -1)

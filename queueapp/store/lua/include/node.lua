@@ -144,6 +144,7 @@ local function tag(N, c)
   local F = N.F[c]
   if F == nil then F = tonumber(redis.call('ZSCORE', N.tags, c) or nil) end
   if F and F > N.V then return F end
+  if F then N.F[c] = false end -- V has passed it: it goes
   return nil
 end
 

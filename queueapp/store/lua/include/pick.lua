@@ -100,12 +100,14 @@ local function visit(found, t, l, alone)
   if not id then return true end -- a pointer to nothing: `verify` reports it
   local text = row_text(Q)
   local row = text and parse_row(text)
-  local run = row and row.state == 'h' and read_run(id) or nil
+  local late = row and row.expires and row.expires <= now
+  local run, wrong
+  if row and (row.state == 'h' or late) then run, wrong = read_run(id) end
   if run then read_history(run) end
   local suspect = run and run.c >= 2
-  if not row or (row.state == 'h' and not run) or row.tenant ~= t then
+  if not row or wrong or (row.state == 'h' and not run) or row.tenant ~= t then
     push(found.broken, {id = id, t = t, l = l, set = Q.set})
-  elseif row.expires and row.expires <= now then
+  elseif late then
     push(found.expired, {id = id, row = row})
   elseif suspect and not (alone and #found.jobs == 0) then
     if run.sp and must_drain(now - run.sp) then return true end

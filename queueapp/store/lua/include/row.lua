@@ -42,10 +42,10 @@ end
 -- n task number, ch charge, fs tenant's tag after it; and its history: e errors, c crashes, f forgiven, r rank, b begun,
 -- s1 first lease start (absent = st), sp when a suspect was first passed over, ls seq of the leasing call, sm submitted,
 -- uk unknown task since, o outcome or reason, te time of the end.
--- nil when there is no hash or its key has the wrong type.
+-- nil when there is no hash; nil and true when its key has a wrong type.
 local function read_run(id)
   local v = redis.pcall('HMGET', P .. 'run:' .. id, 's', 'a', 'en', 'w', 'st', 't', 'l', 'n', 'ch', 'fs')
-  if v.err or not v[1] then return nil end
+  if v.err or not v[1] then return nil, v.err and true end
   return {
     id = id, s = v[1], a = tonumber(v[2]) or 0, en = tonumber(v[3] or nil), w = v[4] or nil, st = tonumber(v[5] or nil),
     t = v[6], l = v[7] or 'main', n = v[8], ch = v[9] or nil, fs = tonumber(v[10] or nil),
