@@ -1,4 +1,4 @@
-"""C056: a hash of a wrong type beside a job that may expire or waits for its time is set aside, and nothing else waits."""
+"""C056: a hash of a wrong type beside a job that may expire or is scheduled is set aside, and nothing else waits."""
 
 from __future__ import annotations
 
