@@ -164,4 +164,4 @@ USE_TZ = True
 
 STATIC_URL = "static/"
 STATIC_ROOT = STATE_DIR / "static"
-STATICFILES_DIRS = [path for path in [BASE_DIR / "static"] if path.is_dir()]
+STATICFILES_DIRS = [BASE_DIR / "static"]
