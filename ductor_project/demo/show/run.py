@@ -32,12 +32,12 @@ POOLS = {"fifo": "imports-fifo", "tiered": "imports-tiered"}
 WARM_UP_POOL = "default"
 WARM_UP_CHUNKS = (60, 160)
 """Chunks that make every process ready, then chunks that show how fast this machine is."""
-PAIRS, PAIRS_MOST = 5, 9
+PAIRS, PAIRS_MOST = 3, 5
 """Pairs of runs, at least and at most. How far apart they are decides whether there are more, not where they point."""
 DISAGREEMENT = 0.15
-PAIRS_UNTIL_S = 60.0
+PAIRS_UNTIL_S = 55.0
 """No pair is begun after that, unless there are fewer than three."""
-LENGTH_S = 2.8
+LENGTH_S = 5.5
 """How long the workers are to be busy in each run; the number of jobs follows from it."""
 JOBS_LEAST, JOBS_MOST = 250, 5_000
 KILL_AT = 0.08
