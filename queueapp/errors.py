@@ -76,22 +76,6 @@ class IdempotencyConflict(DuctorError):
     code = "conflict"
 
 
-class Throttled(DuctorError):
-    """A rate limit refused the job; `retry_after` (seconds) says when it would pass."""
-
-    code = "throttled"
-
-    def __init__(self, message: str | None = None, *, retry_after: float = 0.0) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
-
-
-class BacklogFull(Throttled):
-    """The waiting room of this tenant is full."""
-
-    code = "backlog_full"
-
-
 # -- the store ---------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,6 @@ from queueapp.errors import (
     InvalidOption,
     PayloadTooLarge,
     StoreError,
-    Throttled,
     UnknownPool,
     UnknownTenant,
     UnserialisableArgument,
@@ -67,8 +66,6 @@ def translate(error: Exception) -> Exception:
             )
         case PayloadTooLarge():
             return TooLarge(str(error))
-        case Throttled():
-            return Refused(status.HTTP_429_TOO_MANY_REQUESTS, error.code, str(error), wait=max(1.0, error.retry_after))
         case StoreError():
             # Its message names hosts and settings: for the log, not for callers.
             return Refused(

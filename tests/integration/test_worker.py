@@ -216,7 +216,7 @@ def test_c068_short_jobs_do_not_wait_behind_a_long_one(
         result.wait(timeout=10)
         found = record(reads, result.id)
         # Less than a parked worker's longest wait: a wake token that got lost would show.
-        assert found.ended_ms - found.submitted_ms < 4_000
+        assert found.ended_ms - found.submitted_ms < 1_000
     assert record(reads, long.id).state is State.ACTIVE
     (tmp_path / "go").touch()
     long.wait(timeout=10)

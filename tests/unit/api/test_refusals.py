@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings as django_settings
 from django.test import override_settings
 
-from queueapp.errors import BacklogFull, StoreError, StoreMisconfigured, Throttled
+from queueapp.errors import StoreError, StoreMisconfigured
 from queueapp.models import Tenant
 from queueapp.store import connection, shards
 from tests.unit.api import host
@@ -49,20 +49,6 @@ def test_an_odd_idempotency_key_is_refused(opened: None, post: Callable[..., Any
     answer = post({"task": ADD, "args": [1]}, **{"Idempotency-Key": key})
     assert answer.status_code == 400
     assert list(answer.json()) == ["Idempotency-Key"]
-
-
-@pytest.mark.parametrize("refusal", [Throttled("too fast", retry_after=1.2), BacklogFull("full", retry_after=0)])
-def test_a_throttled_job_says_when_to_come_back(
-    opened: None, post: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, refusal: Throttled
-) -> None:
-    def refuse(self: object, *args: object, **kwargs: object) -> None:
-        raise refusal
-
-    monkeypatch.setattr(type(host.add), "enqueue", refuse)
-    answer = post({"task": ADD, "args": [1]})
-    assert answer.status_code == 429
-    assert answer["Retry-After"] == ("2" if refusal.retry_after else "1")
-    assert answer.json() == {"detail": str(refusal), "code": refusal.code}
 
 
 def test_an_unknown_tenant_is_refused_where_the_settings_say_so(opened: None, post: Callable[..., Any]) -> None:
