@@ -53,8 +53,11 @@ class Settings:
 
     enqueue_on_commit: bool = True
     """Inside a transaction, send after commit and never on rollback."""
-    on_commit_failure: str = "log"
-    """When the store cannot take a job after commit: "log" writes an ERROR and sends `enqueue_failed`."""
+    on_commit_failure: str = "outbox"
+    """When the store cannot be reached after commit: "outbox" keeps the job as a row that a scheduler sends.
+
+    "log" only writes an ERROR and sends `enqueue_failed`, which "outbox" does, too.
+    """
     max_payload_bytes: int = 256 * 1024
     """Largest payload: the arguments of one job as JSON."""
     max_result_bytes: int = 64 * 1024
@@ -78,6 +81,10 @@ class Settings:
     """The tenant of a job for which nobody named one."""
     unknown_tenants: str = "accept"
     """"accept" runs tenants without a row with the defaults of the pool; "reject" refuses them at enqueue."""
+    tenant_resolvers: tuple[TenantSource, ...] = ()
+    """Asked in turn by `TenantMiddleware`: callables `request -> tenant or None`, or their dotted paths."""
+    tenant_context: TenantSource | None = None
+    """Context manager that is entered with the tenant's id around each task body, or its dotted path."""
 
     lease_ms: int = 30_000
     """How long a worker may hold a job without a heartbeat; it beats three times in this time."""
@@ -107,6 +114,8 @@ class Settings:
     """Callable `request -> set of tenant ids or ALL`, or its dotted path; None closes the REST API."""
     mask: tuple[str, ...] = ("password", "passwd", "secret", "token", "api_key", "authorization", "cookie")
     """Names of arguments whose values are never shown."""
+    metrics_tenants: int = 100
+    """How many tenants have a label of their own in the metrics; the rest share `_other`."""
     database: str = "default"
     """Alias of the database that holds Ductor's tables."""
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -21,6 +22,7 @@ URL_SCHEMES = ("redis", "rediss", "unix")
 
 Backoff = float | Callable[[BaseException, int], float | None]
 TenantSource = str | Callable[..., object]
+"""A callable, or the dotted path of one."""
 Read = Callable[[object], object]
 """Converts a value; raises ValueError with the words that finish "it must be ..."."""
 
@@ -179,6 +181,22 @@ def _tenant_source(value: object) -> TenantSource | None:
     raise ValueError("a callable (request) that returns tenant ids, its dotted path, or None")
 
 
+def _is_callable(value: object) -> bool:
+    return callable(value) or (isinstance(value, str) and "." in value)
+
+
+def _callables(value: object) -> tuple[Any, ...]:
+    if isinstance(value, (list, tuple)) and all(map(_is_callable, value)):
+        return tuple(value)
+    raise ValueError("a list of callables (request) that return a tenant or None, or of their dotted paths")
+
+
+def _callable_or_none(value: object) -> Any:
+    if value is None or _is_callable(value):
+        return value
+    raise ValueError("a context manager (tenant id), its dotted path, or None")
+
+
 def _mask(value: object) -> tuple[str, ...]:
     if isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(name, str) and name for name in value):
         return tuple(sorted(name.lower() for name in value))
@@ -232,7 +250,7 @@ READERS: dict[str, Reader] = {
     "DEFAULT_ALIAS": Reader(113, "default_alias", _name_or_none("an alias of TASKS, or None")),
     "POOLS": Reader(114, "pools", _pools),
     "ENQUEUE_ON_COMMIT": Reader(115, "enqueue_on_commit", _switch),
-    "ON_COMMIT_FAILURE": Reader(116, "on_commit_failure", _choice("log", later=("outbox",))),
+    "ON_COMMIT_FAILURE": Reader(116, "on_commit_failure", _choice("outbox", "log")),
     "MAX_PAYLOAD_BYTES": Reader(117, "max_payload_bytes", _whole(64, 8 * 2**20)),
     "MAX_RESULT_BYTES": Reader(118, "max_result_bytes", _whole(64, 8 * 2**20)),
     "IDEMPOTENCY_TTL": Reader(119, "idempotency_ttl_ms", _duration(1, 365 * _DAY_S)),
@@ -258,6 +276,9 @@ READERS: dict[str, Reader] = {
     "API_TENANTS": Reader(137, "api_tenants", _tenant_source),
     "MASK": Reader(138, "mask", _mask),
     "DATABASE": Reader(139, "database", _form(re.compile(r".+"), "an alias of DATABASES")),
+    "METRICS_TENANTS": Reader(140, "metrics_tenants", _whole(0, 10_000)),
+    "TENANT_RESOLVERS": Reader(141, "tenant_resolvers", _callables),
+    "TENANT_CONTEXT": Reader(142, "tenant_context", _callable_or_none),
 }
 """Setting → how it is read."""
 
@@ -267,9 +288,6 @@ NOT_YET = frozenset(
         "READY_TTL_SECONDS",
         "POLICIES",
         "BACKLOG_LIMIT",
-        "METRICS_TENANTS",
-        "TENANT_RESOLVERS",
-        "TENANT_CONTEXT",
     }
 )
 """Settings of later releases, refused by name until something honours them."""
