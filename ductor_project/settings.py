@@ -3,11 +3,21 @@
 | variable | meaning | default |
 |---|---|---|
 | DEBUG | 1 or 0 | 1: this project is for trying things out |
-| SECRET_KEY | required with DEBUG=0 | with DEBUG a random one, kept in .ductor |
-| ALLOWED_HOSTS | separated by commas | this machine |
-| DATABASE_URL | postgres://user:password@host:port/name or sqlite:///path | SQLite in .ductor |
+| SECRET_KEY | required with DEBUG=0 | with DEBUG a random one, kept in STATE_DIR |
+| ALLOWED_HOSTS | names that the site answers to, separated by commas | this machine |
+| CSRF_TRUSTED_ORIGINS | origins such as https://queue.example.com, separated by commas | none |
+| HTTPS | 1: cookies and redirects for HTTPS only | 0 with DEBUG, else 1 |
+| HSTS_SECONDS | how long browsers insist on HTTPS, with HTTPS=1 | 3600 |
+| BEHIND_PROXY | 1: a proxy in front sets X-Forwarded-Proto, and drops what clients say there | 0 |
+| DATABASE_URL | postgres://user:password@host:port/name, postgres:///name?host=/socket, sqlite:///path | SQLite |
 | REDIS_URL | redis://, rediss:// or unix:// | the embedded server of `manage.py stack` |
 | DUCTOR_NAMESPACE | prefix of every key in the store | ductor |
+| EMAIL_URL | smtp://user:password@host:587 (STARTTLS), smtps:// (TLS), smtp+plain:// (neither) | mails become files |
+| STATE_DIR | what the project makes while it runs: database, mails, static files | .ductor |
+| STATIC_ROOT | `collectstatic` puts files there; whitenoise, when installed, serves them | static in STATE_DIR |
+| TIME_ZONE | of the pages | UTC |
+| LOG_LEVEL | with DEBUG=0: of everything that is logged to stderr | INFO |
+| LOG_FORM | with DEBUG=0: text or json, one line per event | text |
 """
 
 from __future__ import annotations
@@ -18,17 +28,38 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import django
 from django.core.exceptions import ImproperlyConfigured
 
+FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
+def _flag(name: str, *, default: bool) -> bool:
+    text = os.environ.get(name) or str(int(default))
+    if text.lower() not in FLAGS:
+        raise ImproperlyConfigured(f"{name} is {text!r} in the environment; it must be 1 or 0.")
+    return FLAGS[text.lower()]
+
+
+def _list(name: str, default: str = "") -> list[str]:
+    return [entry.strip() for entry in os.environ.get(name, default).split(",") if entry.strip()]
+
+
+def _number(name: str, *, default: int) -> int:
+    text = os.environ.get(name) or str(default)
+    if not text.isdecimal():
+        raise ImproperlyConfigured(f"{name} is {text!r} in the environment; it must be a whole number.")
+    return int(text)
+
+
 BASE_DIR = Path(__file__).resolve().parent.parent
-STATE_DIR = BASE_DIR / ".ductor"
-"""What the project makes while it runs: database, embedded server, mails. Deleting it starts afresh."""
+STATE_DIR = Path(os.environ.get("STATE_DIR") or BASE_DIR / ".ductor")
+"""What the project makes while it runs; the embedded server keeps its data in .ductor. Deleting both starts afresh."""
 STATE_DIR.mkdir(exist_ok=True)
 
-DEBUG = os.environ.get("DEBUG", "1").lower() in {"1", "true", "yes", "on"}
+DEBUG = _flag("DEBUG", default=True)
 
 
 def _secret_key() -> str:
@@ -48,7 +79,16 @@ def _secret_key() -> str:
 
 
 SECRET_KEY = _secret_key()
-ALLOWED_HOSTS = [host for host in os.environ.get("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",") if host]
+ALLOWED_HOSTS = _list("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+CSRF_TRUSTED_ORIGINS = _list("CSRF_TRUSTED_ORIGINS")
+
+HTTPS = _flag("HTTPS", default=not DEBUG)
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = _number("HSTS_SECONDS", default=3600) if HTTPS else 0
+# Probes come from inside, without a proxy in between.
+SECURE_REDIRECT_EXEMPT = [r"^ductor/(healthz|readyz)$"]
+if _flag("BEHIND_PROXY", default=False):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
 INSTALLED_APPS = [
     "django.contrib.admin",
@@ -58,6 +98,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "rest_framework",
+    "drf_spectacular",
     "queueapp",
     "ductor_project.demo",
 ]
@@ -120,14 +161,18 @@ def _database(url: str) -> dict[str, Any]:
             },
         }
     if parts.scheme in {"postgres", "postgresql"}:
+        options = dict(parse_qsl(parts.query))
         return {
             "ENGINE": "django.db.backends.postgresql",
             "NAME": unquote(parts.path[1:]),
             "USER": unquote(parts.username or ""),
             "PASSWORD": unquote(parts.password or ""),
-            "HOST": parts.hostname or "",
-            "PORT": str(parts.port or ""),
+            # A directory as ?host= is that of a unix socket.
+            "HOST": options.pop("host", "") or parts.hostname or "",
+            "PORT": options.pop("port", "") or str(parts.port or ""),
+            "OPTIONS": options,
             "CONN_MAX_AGE": 60,
+            "CONN_HEALTH_CHECKS": True,
         }
     raise ImproperlyConfigured("DATABASE_URL begins with neither postgres:// nor sqlite:///.")
 
@@ -138,30 +183,76 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 
 MAIL_DIR = STATE_DIR / "mails"
-"""Mails are written here, one file each."""
-if django.VERSION >= (6, 1):
-    MAILERS = {
-        "default": {
-            "BACKEND": "django.core.mail.backends.filebased.EmailBackend",
-            "OPTIONS": {"file_path": str(MAIL_DIR)},
-        }
+"""Without EMAIL_URL mails are written here, one file each."""
+
+
+def _mailer(url: str) -> tuple[str, dict[str, Any]]:
+    """The backend of django.core.mail and its options, as Django 6.1 names them."""
+    if not url:
+        return "filebased", {"file_path": str(MAIL_DIR)}
+    parts = urlsplit(url)
+    if parts.scheme not in {"smtp", "smtps", "smtp+plain"}:
+        raise ImproperlyConfigured("EMAIL_URL begins with none of smtp://, smtps:// and smtp+plain://.")
+    return "smtp", {
+        "host": parts.hostname or "localhost",
+        "port": parts.port or {"smtp": 587, "smtps": 465}.get(parts.scheme, 25),
+        "username": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
+        "use_tls": parts.scheme == "smtp",
+        "use_ssl": parts.scheme == "smtps",
+        "timeout": 20,
     }
+
+
+_backend, _options = _mailer(os.environ.get("EMAIL_URL", ""))
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": f"django.core.mail.backends.{_backend}.EmailBackend", "OPTIONS": _options}}
 else:
-    EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
-    EMAIL_FILE_PATH = str(MAIL_DIR)
+    EMAIL_BACKEND = f"django.core.mail.backends.{_backend}.EmailBackend"
+    _names = {"username": "EMAIL_HOST_USER", "password": "EMAIL_HOST_PASSWORD"}
+    globals().update({_names.get(name, f"EMAIL_{name.upper()}"): value for name, value in _options.items()})
 
 TASKS = {"default": {"BACKEND": "queueapp.backend.DuctorBackend"}}
 
 DUCTOR: dict[str, Any] = {
     "REDIS_URL": os.environ.get("REDIS_URL") or None,
-    "NAMESPACE": os.environ.get("DUCTOR_NAMESPACE", "ductor"),
+    "NAMESPACE": os.environ.get("DUCTOR_NAMESPACE") or "ductor",
 }
 
+REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema"}
+SPECTACULAR_SETTINGS = {"TITLE": "Ductor", "VERSION": "1", "SERVE_INCLUDE_SCHEMA": False}
+
 LANGUAGE_CODE = "en-us"
-TIME_ZONE = "UTC"
+TIME_ZONE = os.environ.get("TIME_ZONE") or "UTC"
 USE_I18N = True
 USE_TZ = True
 
 STATIC_URL = "static/"
-STATIC_ROOT = STATE_DIR / "static"
+STATIC_ROOT = Path(os.environ.get("STATIC_ROOT") or STATE_DIR / "static")
 STATICFILES_DIRS = [BASE_DIR / "static"]
+if not DEBUG and importlib.util.find_spec("whitenoise"):
+    # Without it a server in front has to serve STATIC_ROOT.
+    MIDDLEWARE.insert(1, "whitenoise.middleware.WhiteNoiseMiddleware")
+
+if not DEBUG:
+    # To stderr, one line per event. With DEBUG that is left to runserver, and to worker and scheduler (`--log`).
+    _form = {"text": "TextLine", "json": "JsonLine"}.get(os.environ.get("LOG_FORM") or "text")
+    if _form is None:
+        raise ImproperlyConfigured(
+            f"LOG_FORM is {os.environ['LOG_FORM']!r} in the environment; it must be text or json."
+        )
+    LOGGING = {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"line": {"()": f"queueapp.cli.logs.{_form}"}},
+        "handlers": {
+            "stderr": {"class": "logging.StreamHandler", "formatter": "line"},
+            "refused": {"class": "logging.NullHandler"},
+        },
+        "root": {"handlers": ["stderr"], "level": (os.environ.get("LOG_LEVEL") or "INFO").upper()},
+        "loggers": {
+            "django": {"handlers": [], "propagate": True},
+            # Whoever tries names gets a 400, which the access log shows; no traceback for each.
+            "django.security.DisallowedHost": {"handlers": ["refused"], "propagate": False},
+        },
+    }

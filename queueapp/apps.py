@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.utils.translation import gettext_lazy as _
 
 
@@ -18,3 +18,8 @@ class QueueAppConfig(AppConfig):
         from queueapp import checks, sync  # noqa: F401  (importing `checks` registers them)
 
         sync.connect()
+        if apps.is_installed("django_prometheus"):
+            from queueapp.inspection.collector import STORE
+            from queueapp.monitoring.page import register
+
+            register(STORE)  # so that its page shows how the pools stand; asked only when it is looked at

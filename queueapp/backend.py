@@ -36,6 +36,7 @@ class DuctorBackend(BaseTaskBackend):
     supports_async_task = True
     supports_get_result = True
     supports_priority = True
+    supports_metadata = True
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
@@ -58,12 +59,16 @@ class DuctorBackend(BaseTaskBackend):
             )
         super().validate_task(task)
 
-    def enqueue(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> DuctorResult:
+    def enqueue(  # type: ignore[override]  # a result of any parameters
+        self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> DuctorResult:
         """Enqueue one job; see `producer.client.submit` for what it raises."""
         self.validate_task(task)
         return client.submit(task, args, kwargs)
 
-    async def aenqueue(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> DuctorResult:
+    async def aenqueue(  # type: ignore[override]
+        self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> DuctorResult:
         """`enqueue` on the store's asynchronous client; no thread is involved."""
         self.validate_task(task)
         return await client.asubmit(task, args, kwargs)

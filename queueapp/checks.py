@@ -8,6 +8,7 @@ them. `E003` and `E004` are the backend's own (`DuctorBackend.check`), faults of
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -17,6 +18,7 @@ from django.apps import AppConfig, apps
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.management import find_commands
+from django.utils.module_loading import import_string
 
 from queueapp import conf
 from queueapp.policies import registry
@@ -25,6 +27,8 @@ from queueapp.setting_readers import READERS
 
 COMMANDS = frozenset({"worker", "scheduler", "bench", "stack", "ductor"})
 """Our commands that another app could have, too."""
+
+TENANT_MIDDLEWARE = "queueapp.middleware.TenantMiddleware"
 
 BACKEND_KEYS = frozenset({"BACKEND", "QUEUES", "OPTIONS"})
 """What an alias of TASKS may hold."""
@@ -128,7 +132,7 @@ def check_store(**_: Any) -> list[CheckMessage]:
     loaded, _faults = settings_are_valid()
     missing = loaded.redis_url in (None, "embedded:") and loaded.cache_alias is None
     if missing:
-        if django_settings.DEBUG:
+        if django_settings.DEBUG or in_test_run():
             return []
         return [
             Error(
@@ -149,6 +153,11 @@ def check_store(**_: Any) -> list[CheckMessage]:
     ]
 
 
+def in_test_run() -> bool:
+    """Whether Django has set this process up for tests: that turns DEBUG off, and tests bring a store or need none."""
+    return hasattr(getattr(sys.modules.get("django.test.utils"), "_TestState", None), "saved_data")
+
+
 @register("queueapp")
 def check_shared_app(**_: Any) -> list[CheckMessage]:
     """E012: with schemas per tenant (django-tenants) our tables belong into the shared schema."""
@@ -165,6 +174,35 @@ def check_shared_app(**_: Any) -> list[CheckMessage]:
             id="queueapp.E012",
         )
     ]
+
+
+@register("queueapp")
+def check_tenancy(**_: Any) -> list[CheckMessage]:
+    """E155, E156, E157: a callable about tenants that cannot be imported. W003: resolvers that nobody asks."""
+    loaded, _faults = settings_are_valid()
+    named = [
+        *(("TENANT_RESOLVERS", source, "queueapp.E155") for source in loaded.tenant_resolvers),
+        ("TENANT_CONTEXT", loaded.tenant_context, "queueapp.E156"),
+        ("API_TENANTS", loaded.api_tenants, "queueapp.E157"),
+    ]
+    messages: list[CheckMessage] = [
+        Error(
+            f'DUCTOR["{name}"] has {source!r}, which {fault}.',
+            hint='Name a callable of a module that can be imported, such as "shop.tenants.from_request".',
+            id=check_id,
+        )
+        for name, source, check_id in named
+        if isinstance(source, str) and (fault := _fault_of_callable(source))
+    ]
+    if loaded.tenant_resolvers and not any(map(_is_tenant_middleware, django_settings.MIDDLEWARE)):
+        messages.append(
+            Warning(
+                f'DUCTOR["TENANT_RESOLVERS"] is set, but {TENANT_MIDDLEWARE} is not in MIDDLEWARE: nobody asks them.',
+                hint="Add the middleware; without it jobs of requests go to TENANT_DEFAULT.",
+                id="queueapp.W003",
+            )
+        )
+    return messages
 
 
 @register("queueapp")
@@ -218,6 +256,26 @@ def check_sqlite(**_: Any) -> list[CheckMessage]:
     ]
 
 
+def _fault_of_callable(path: str) -> str:
+    """What is wrong with a dotted path that should lead to a callable; "" when nothing is."""
+    try:
+        found = import_string(path)
+    except Exception as error:  # a module of the host may raise anything
+        return f"cannot be imported ({type(error).__name__}: {error})"
+    return "" if callable(found) else "is not callable"
+
+
+def _is_tenant_middleware(path: str) -> bool:
+    if path == TENANT_MIDDLEWARE:
+        return True
+    try:
+        found = import_string(path)
+    except Exception:
+        return False
+    # By path: a host may have a subclass of its own.
+    return any(f"{base.__module__}.{base.__qualname__}" == TENANT_MIDDLEWARE for base in getattr(found, "__mro__", ()))
+
+
 def _other_name(command: str) -> str:
     if command == "ductor":
         return "Order INSTALLED_APPS so that the one you need stands first."
@@ -263,6 +321,7 @@ CHECKS: tuple[Callable[..., list[CheckMessage]], ...] = (
     check_backend_keys,
     check_store,
     check_shared_app,
+    check_tenancy,
     check_tasks_modules,
     check_commands,
     check_sqlite,

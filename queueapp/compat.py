@@ -12,6 +12,8 @@ __all__ = [
     "NATIVE",
     "TASKS_LOGGER",
     "BaseTaskBackend",
+    "GenericResult",
+    "GenericTask",
     "InvalidTask",
     "InvalidTaskBackend",
     "Task",
@@ -32,6 +34,8 @@ NATIVE: bool = find_spec("django.tasks") is not None
 
 if TYPE_CHECKING:
     from django.tasks import base
+    from django.tasks.base import Task as GenericTask
+    from django.tasks.base import TaskResult as GenericResult
 
     # Generic for type checkers, not at run time.
     Task: TypeAlias = base.Task[Any, Any]
@@ -60,6 +64,19 @@ else:
             "Ductor needs django.tasks: it is part of Django 6; on Django 5.2 install the extra `tasks52` "
             "(django-tasks >= 0.12) and put `django_tasks` into INSTALLED_APPS."
         ) from error
+
+if not TYPE_CHECKING:
+
+    class _Generic:
+        """`Generic[P, R]` is the class itself: Django's are generic for type checkers alone."""
+
+        def __init__(self, cls: type) -> None:
+            self._cls = cls
+
+        def __getitem__(self, parameters: object) -> type:
+            return self._cls
+
+    GenericTask, GenericResult = _Generic(Task), _Generic(TaskResult)
 
 TASKS_LOGGER = "django.tasks" if NATIVE else "django_tasks"
 """Name of the logger to which the framework writes what happens to tasks."""

@@ -54,7 +54,7 @@ class Settings:
     enqueue_on_commit: bool = True
     """Inside a transaction, send after commit and never on rollback."""
     on_commit_failure: str = "outbox"
-    """When the store cannot be reached after commit: "outbox" keeps the job as a row that a scheduler sends.
+    """When the store cannot take a job after commit: "outbox" keeps it as a row that a scheduler sends.
 
     "log" only writes an ERROR and sends `enqueue_failed`, which "outbox" does, too.
     """
@@ -192,7 +192,11 @@ def default_alias() -> str | None:
     `DEFAULT_ALIAS` decides; without it `default`, when that is ours, else the first of ours.
     """
     ours = our_aliases()
-    chosen = settings.default_alias
+    try:
+        chosen = settings.default_alias
+    except SettingFault:
+        # Tasks are made at import, often while apps get ready: the check names the fault, and must be reached for that.
+        chosen = load(getattr(django_settings, "DUCTOR", {}))[0].default_alias
     if chosen is not None:
         return chosen
     return DEFAULT_POOL if DEFAULT_POOL in ours else next(iter(ours), None)

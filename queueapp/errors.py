@@ -76,6 +76,12 @@ class IdempotencyConflict(DuctorError):
     code = "conflict"
 
 
+class TenantContextError(DuctorError):
+    """The context manager of `TENANT_CONTEXT` failed, so that the body could not run, or not end, for its tenant."""
+
+    code = "tenant_context"
+
+
 # -- the store ---------------------------------------------------------------------------------------------------
 
 
@@ -101,6 +107,18 @@ class NoStore(StoreError):
     """No store: set REDIS_URL, or run `manage.py stack`."""
 
     code = "no_store"
+
+
+class ForeignInstallation(StoreError):
+    """The namespace belongs to another installation: another database claimed it first."""
+
+    code = "foreign_installation"
+
+
+class Upgrading(StoreUnavailable):
+    """`manage.py ductor upgrade` is converting this pool's shard; it can be used when that is done."""
+
+    code = "upgrading"
 
 
 class SchemaMismatch(StoreError):
@@ -164,6 +182,12 @@ class JobDiscarded(DuctorError):
     """The job was a dead letter and was discarded."""
 
     code = "discarded"
+
+
+class Concealed(DuctorError):
+    """Stands for what a task with `sensitive=True` raised, in logs and monitors; names its class only."""
+
+    code = "concealed"
 
 
 class WaitTimeout(DuctorError, TimeoutError):

@@ -18,6 +18,7 @@ from django.utils.translation import gettext_lazy as _
 
 from queueapp import validators
 from queueapp.conf import settings
+from queueapp.signals import pool_deleting
 from queueapp.store.keys import pool_code
 
 M = TypeVar("M", bound=models.Model)
@@ -42,6 +43,25 @@ class OurModel(models.Model):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._state.db = settings.database
+
+
+class PoolRows(models.QuerySet["Pool"]):
+    """Whoever deletes many pools asks for each first, before any is gone."""
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        for pool in self:
+            pool_deleting.send(sender=Pool, instance=pool, using=self.db)
+        return super().delete()
+
+    delete.alters_data = True  # type: ignore[attr-defined]
+    delete.queryset_only = True  # type: ignore[attr-defined]
+
+
+class PoolManager(OurManager["Pool"]):
+    """See `OurManager`."""
+
+    def get_queryset(self) -> PoolRows:
+        return PoolRows(self.model, using=self._db or settings.database)
 
 
 class Pool(OurModel):
@@ -100,7 +120,7 @@ class Pool(OurModel):
         help_text=_("Taken for a task that has not run yet, in cost units."),
     )
 
-    objects = OurManager["Pool"]()
+    objects = PoolManager()
 
     class Meta:
         verbose_name = _("pool")
@@ -126,6 +146,11 @@ class Pool(OurModel):
         if not self.code:
             self.code = pool_code(self.name)
         super().save(*args, **kwargs)
+
+    def delete(self, using: str | None = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
+        # Not the signal pre_delete: what is raised there leaves the caller's transaction unusable.
+        pool_deleting.send(sender=Pool, instance=self, using=using or self._state.db)
+        return super().delete(using=using, keep_parents=keep_parents)
 
     def clean(self) -> None:
         super().clean()
@@ -250,6 +275,9 @@ class OutboxEntry(OurModel):
     tries = models.PositiveIntegerField(_("tries"), default=0)
     error = models.TextField(_("last error"), blank=True)
     due = models.DateTimeField(_("next try"), help_text=_("When a scheduler sends it next."))
+    claim = models.CharField(
+        max_length=22, blank=True, editable=False, help_text=_("Of the pass that sends it; void once it is due again.")
+    )
 
     objects = OurManager["OutboxEntry"]()
 
@@ -312,10 +340,20 @@ class Installation(models.Model):
         return self.key
 
 
+class NoRows(models.Manager[M]):
+    """Of models without a table: whoever reads all models, such as `dumpdata`, finds nothing and no error."""
+
+    def get_queryset(self) -> models.QuerySet[M]:
+        return super().get_queryset().none()
+
+
 class Operations(models.Model):
-    """No table: the permissions to look at what runs and to act on it."""
+    """No table: the permissions to look at what runs and to act on it, and the admin's page of the pools."""
+
+    objects = NoRows["Operations"]()
 
     class Meta:
+        base_manager_name = "objects"
         managed = False
         default_permissions = ()
         verbose_name = _("operations")
@@ -331,3 +369,23 @@ class Operations(models.Model):
 
     def __str__(self) -> str:
         return str(self._meta.verbose_name)
+
+
+class Jobs(Operations):
+    """The admin's pages of jobs, which are read from the store."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ()
+        verbose_name = _("job")
+        verbose_name_plural = _("jobs")
+
+
+class DeadLetters(Operations):
+    """The admin's pages of dead letters, which are read from the store."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ()
+        verbose_name = _("dead letter")
+        verbose_name_plural = _("dead letters")

@@ -11,5 +11,13 @@ enqueue_failed = Signal()
 """A job that was to be sent after commit was not accepted, when the caller could no longer be told.
 
 Sent with `sender` (the backend's class), `task_result` (the handle that the caller holds, state "deferred"),
-`error` (a DuctorError) and `payload` (the arguments as JSON bytes).
+`error` (a DuctorError), `payload` (the arguments as JSON bytes) and `kept`: True when the outbox keeps the job, which a
+scheduler then sends; False when nothing will. A kept job that the store refuses for good in the end is told once more,
+with False.
+"""
+
+pool_deleting = Signal()
+"""The row of a pool is about to be deleted through the ORM; a receiver that raises keeps it.
+
+Sent with `sender` (the model), `instance` and `using`, outside of any transaction of Django's own making.
 """

@@ -16,10 +16,13 @@ from pathlib import Path
 
 import pytest
 import redis
+from asgiref.sync import SyncToAsync
+from django.db import connections
 from django.test.utils import override_settings
 
 from ductor_project.settings import DUCTOR
 from queueapp.errors import NoStore
+from queueapp.producer import outbox
 from queueapp.store import connection, embedded, shards
 from queueapp.store.keys import ShardKeys, pool_code
 from queueapp.store.reads import Reads
@@ -147,12 +150,33 @@ def process_environment(redis_url: str, namespace: str, tmp_path: Path) -> dict[
     }
 
 
+@pytest.fixture
+def second_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A further database beside the tests' own, for this test alone: an SQLite file without tables. Its alias."""
+    alias = "second"
+    values = {
+        **connections.settings["default"],
+        "ENGINE": "tests.second_sqlite",
+        "NAME": str(tmp_path / "second.sqlite3"),
+        "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20},
+    }
+    monkeypatch.setitem(connections.settings, alias, values)
+    outbox.forget()
+    yield alias
+    connections[alias].close()
+    del connections[alias]
+    outbox.forget()
+
+
 @pytest.fixture(autouse=True)
 def _fresh_connections() -> Iterator[None]:
     """No test inherits clients or pool codes of another."""
     yield
     connection.reset()
     shards.forget()
+    # The thread in which asynchronous code runs its synchronous parts has database connections of its own, and
+    # PostgreSQL drops no database in which one is open.
+    SyncToAsync.single_thread_executor.submit(connections.close_all).result()
 
 
 def _remove(client: redis.Redis, namespace: str) -> None:

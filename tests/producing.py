@@ -16,7 +16,7 @@ from queueapp.worker.outcome import error_record, traceback_text
 
 
 @task
-def add(a: int, b: int = 0) -> int:
+def add(a: Any, b: Any = 0) -> Any:
     return a + b
 
 

@@ -1,7 +1,8 @@
 """`make test-all`: the same tests on every pair of Python and Django, on other servers, and the slow and rough ones.
 
 Each cell is one pytest run in an environment of its own. A cell that this machine cannot run is listed as not run, with
-the line that would make it possible; it is no failure. A cell without a single test is one.
+the line that would make it possible; it is no failure. A cell without a single test is one. In CI, as root, what a cell
+needs of Debian is installed.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
+from tools import postgres
 from tools.environment import ROOT, STATE, apt_install, django_for, ensure, environment_of, python_of, say
 from tools.pythons import Interpreter, find_all
 
@@ -20,7 +24,29 @@ DJANGOS = ("5.2", "6.0", "6.1")
 CELL_EXTRAS = "api,cache,prometheus,test"
 CELL_LIMIT_S = 120
 OLD_REDIS = "redis==5.2.1"
-USUAL = "not faults and not long"
+OWN_CELLS = ("faults", "long", "image", "packaging", "browser")
+"""Markers of tests that `make test` leaves to cells of their own."""
+USUAL = " and ".join(f"not {marker}" for marker in OWN_CELLS)
+SQL = ("tests/unit", "tests/conformance", "tests/host", "tests/integration/test_deploys.py")
+"""Where tests stand that touch the database."""
+MOMENTS = (
+    "tests/conformance",
+    "tests/host",
+    "tests/unit/admin",
+    "tests/unit/api",
+    "tests/unit/sync",
+    "tests/unit/test_backend.py",
+    "tests/unit/test_outbox.py",
+    "tests/unit/test_results.py",
+)
+"""Where tests stand that give or show moments."""
+IMAGE_PYTHON, IMAGE_DJANGO = "3.13", "6.0"
+IMAGE_REQUIREMENTS = "tools/image-requirements.txt"
+
+
+def nothing() -> AbstractContextManager[Mapping[str, str]]:
+    """What most cells need around their tests."""
+    return nullcontext({})
 
 
 class Cell(NamedTuple):
@@ -34,6 +60,9 @@ class Cell(NamedTuple):
     pins: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     arguments: tuple[str, ...] = ()
+    extras: str = CELL_EXTRAS
+    surroundings: Callable[[], AbstractContextManager[Mapping[str, str]]] = nothing
+    """What runs while the tests do; its variables are theirs."""
 
 
 class Outcome(NamedTuple):
@@ -62,11 +91,12 @@ def version_cells(interpreters: list[Interpreter]) -> list[Cell]:
 
 
 def main_cells(main: Path) -> list[Cell]:
-    """Faults and long properties, in the main environment."""
-    long = ("--timeout=1800",)
+    """In the main environment: naive moments, the built package in fresh projects, faults, long properties."""
     return [
+        Cell("USE_TZ off", main, None, "", USUAL, variables=(("DUCTOR_TEST_USE_TZ", "0"),), arguments=MOMENTS),
+        Cell("packaging", main, None, "", "packaging", arguments=("tests/packaging", "--timeout=600")),
         Cell("faults", main, None, "", "faults and not long", arguments=("--timeout=600",)),
-        Cell("long properties", main, None, "", "long", arguments=long),
+        Cell("long properties", main, None, "", "long", arguments=("--timeout=1800",)),
     ]
 
 
@@ -74,9 +104,15 @@ def run(cell: Cell) -> Outcome:
     """Make the cell's environment right and run its tests in it."""
     say(f"\n== {cell.name}")
     if cell.interpreter is not None:
-        ensure(cell.directory, cell.interpreter, django=cell.django, extras=CELL_EXTRAS, pins=cell.pins)
+        ensure(cell.directory, cell.interpreter, django=cell.django, extras=cell.extras, pins=cell.pins)
     begun = time.monotonic()
-    code = pytest(cell.directory, cell.selection, *cell.arguments, variables=dict(cell.variables))
+    try:
+        with cell.surroundings() as more:
+            variables = {**dict(cell.variables), **more}
+            code = pytest(cell.directory, cell.selection, *cell.arguments, variables=variables)
+    except RuntimeError as error:
+        say(str(error))
+        return Outcome(cell.name, "failed (not started)", time.monotonic() - begun, True)
     seconds = time.monotonic() - begun
     result = {0: "passed", 5: "no tests"}.get(code, f"failed (exit {code})")
     if code == 0 and cell.interpreter is not None and seconds > CELL_LIMIT_S:
@@ -93,22 +129,77 @@ def pytest(directory: Path, selection: str, *arguments: str, variables: dict[str
     return subprocess.call(command, cwd=ROOT, env={**environment_of(directory), **(variables or {})})
 
 
-def server_cells(main: Path) -> tuple[list[Cell], list[Outcome]]:
-    """The usual tests against the distribution's server; what cannot be run is an outcome already."""
+def server_cell(main: Path) -> Cell | Outcome:
+    """The usual tests against the distribution's server."""
     name = "redis-server of the distribution"
-    binary = shutil.which("redis-server")
-    if binary is None and apt_install("redis-server"):
-        binary = shutil.which("redis-server")
-    if binary is None:
-        return [], [Outcome(name, "not run; type: sudo apt-get install redis-server", 0.0, False)]
-    return [Cell(name, main, None, "", USUAL, variables=(("DUCTOR_TEST_SERVER", binary),))], []
+    found = program("redis-server", "redis-server")
+    if found is None:
+        return not_run(name, "sudo apt-get install redis-server")
+    return Cell(name, main, None, "", USUAL, variables=(("DUCTOR_TEST_SERVER", found),))
+
+
+def postgres_cell(main: Path) -> Cell | Outcome:
+    """Whatever touches the database, on PostgreSQL."""
+    name = "postgresql"
+    programs = postgres.find()
+    if programs is None and apt_install("postgresql"):
+        programs = postgres.find()
+    if programs is None:
+        return not_run(name, "sudo apt-get install postgresql")
+    found = programs
+
+    @contextmanager
+    def surroundings() -> Iterator[Mapping[str, str]]:
+        with postgres.server(found) as url:
+            yield {"DUCTOR_TEST_DATABASE_URL": url}
+
+    return Cell(name, main, None, "", USUAL, arguments=SQL, surroundings=surroundings)
+
+
+def image_cell(interpreters: list[Interpreter]) -> Cell | Outcome:
+    """The exact versions of the container image, and the server that it runs."""
+    name = "packages of the image"
+    chosen = next((entry for entry in interpreters if entry.version == IMAGE_PYTHON), None)
+    if chosen is None:
+        return not_run(name, f"uv python install {IMAGE_PYTHON}")
+    lines = (ROOT / IMAGE_REQUIREMENTS).read_text().splitlines()
+    pins = tuple(line for line in lines if line and not line.startswith("#"))
+    where = ("tests/integration/test_image_server.py",)
+    return Cell(name, STATE / "matrix" / "image", chosen, IMAGE_DJANGO, "image", pins, arguments=where, extras="test")
+
+
+def browser_cell(main: Path) -> Cell | Outcome:
+    """The admin in a real browser."""
+    name = "browser"
+    if program("chromedriver", "chromium", "chromium-driver") is None or _chromium() is None:
+        return not_run(name, "sudo apt-get install chromium chromium-driver")
+    return Cell(name, main, None, "", "browser", arguments=("tests/browser", "--timeout=300"))
+
+
+def program(name: str, *packages: str) -> str | None:
+    """Where a program is; in CI its packages are installed for it."""
+    found = shutil.which(name)
+    return found if found or not apt_install(*packages) else shutil.which(name)
+
+
+def not_run(name: str, command: str) -> Outcome:
+    return Outcome(name, f"not run; type: {command}", 0.0, False)
+
+
+def _chromium() -> str | None:
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return next((found for name in names if (found := shutil.which(name))), None)
 
 
 def run_all(main: Path) -> list[Outcome]:
     """Every cell, each whatever became of the others."""
     interpreters = [entry for entry in find_all() if entry.can_venv or shutil.which("uv")]
-    servers, outcomes = server_cells(main)
-    for cell in [*version_cells(interpreters), *servers, *main_cells(main)]:
+    others = [server_cell(main), postgres_cell(main), image_cell(interpreters), browser_cell(main)]
+    outcomes = []
+    for cell in [*version_cells(interpreters), *others, *main_cells(main)]:
+        if isinstance(cell, Outcome):
+            outcomes.append(cell)
+            continue
         try:
             outcomes.append(run(cell))
         except SystemExit:

@@ -3,7 +3,7 @@
     make setup      the environment alone
     make demo       the main job, with real processes
     make test       unit, Lua, model and integration tests against a real server
-    make test-all   the matrix of versions, servers, faults and long properties
+    make test-all   the matrix of versions, databases and servers; packages, browser; faults and long properties
     make check      ruff, mypy, import-linter, migrations, Django's checks
 
 DUCTOR_PYTHON names the interpreter to use (a path, or a version such as 3.12). Words after the verb, or ARGS="..." with

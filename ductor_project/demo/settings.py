@@ -8,13 +8,21 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import django
+
 from ductor_project.settings import *  # noqa: F403
 from ductor_project.settings import DATABASES, DUCTOR, STATE_DIR
 from queueapp.bench import MARK
 
 # Also imported by tools that look at every module, outside of a demonstration.
 DIRECTORY = Path(os.environ.get(MARK) or STATE_DIR)
-EMAIL_FILE_PATH = str(DIRECTORY / "mails")
+MAILS = str(DIRECTORY / "mails")
+if django.VERSION >= (6, 1):
+    MAILERS = {
+        "default": {"BACKEND": "django.core.mail.backends.filebased.EmailBackend", "OPTIONS": {"file_path": MAILS}}
+    }
+else:
+    EMAIL_FILE_PATH = MAILS
 
 # A worker's thread keeps its connection from job to job.
 DATABASES["default"]["CONN_MAX_AGE"] = 60

@@ -1,9 +1,28 @@
-"""The admin of pools, tenants and limits. Only the deletion of a pool asks the store, and waits a second at most."""
+"""The admin: pools, tenants and limits as rows; what runs, waits and died straight from the store.
+
+Rows are edited without the store; pages about what is in it say within a second or two when it does not answer. Only
+the deletion and the renaming of a pool need it.
+"""
 
 from __future__ import annotations
 
+from queueapp.admin.deadletters import DeadLettersAdmin
+from queueapp.admin.inspections import DeadLetterInspectionAdmin
+from queueapp.admin.jobs import JobsAdmin
 from queueapp.admin.limits import TenantLimitsAdmin, TenantLimitsInline
+from queueapp.admin.operations import OperationsAdmin
+from queueapp.admin.outbox import OutboxEntryAdmin
 from queueapp.admin.pools import PoolAdmin
 from queueapp.admin.tenants import TenantAdmin
 
-__all__ = ["PoolAdmin", "TenantAdmin", "TenantLimitsAdmin", "TenantLimitsInline"]
+__all__ = [
+    "DeadLetterInspectionAdmin",
+    "DeadLettersAdmin",
+    "JobsAdmin",
+    "OperationsAdmin",
+    "OutboxEntryAdmin",
+    "PoolAdmin",
+    "TenantAdmin",
+    "TenantLimitsAdmin",
+    "TenantLimitsInline",
+]

@@ -11,6 +11,7 @@ from django.db.models import Field, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
+from queueapp.admin.choosing import number
 from queueapp.admin.widgets import NARROW_NUMBERS
 from queueapp.models import Tenant, TenantLimits
 
@@ -32,6 +33,11 @@ class LimitsForm(FormBase):
                 self.fields[name].disabled = True
 
 
+def wanted_pool(request: HttpRequest) -> int:
+    """The number of the pool whose limits a new tenant is to get, from the address of the form; 0 = none."""
+    return number(request.GET, "limits_pool", most=2**63 - 1)
+
+
 class TenantLimitsInline(InlineBase):
     """The limits of one tenant, one row per pool and lane."""
 
@@ -40,6 +46,9 @@ class TenantLimitsInline(InlineBase):
     fields = ("pool", "lane", "weight", "max_in_flight", "paused")
     extra = 0
     formfield_overrides: ClassVar = NARROW_NUMBERS
+
+    def get_extra(self, request: HttpRequest, obj: Tenant | None = None, **kwargs: Any) -> int:
+        return 1 if obj is None and wanted_pool(request) else super().get_extra(request, obj, **kwargs)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[TenantLimits]:
         return super().get_queryset(request).select_related("pool", "tenant").order_by("pool__name", "lane")

@@ -1,19 +1,24 @@
-"""Pools in the admin."""
+"""Pools in the admin: what they may do, their names, and what keeps one from being deleted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from django import forms
 from django.contrib import admin, messages
-from django.db.models import QuerySet
-from django.http import HttpRequest
-from django.utils.translation import gettext, ngettext
+from django.db import transaction
+from django.db.models import ProtectedError, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from queueapp import sync
+from queueapp.admin.pages import FORM, LOOK, allowed, draw, guarded
+from queueapp.admin.records import record
 from queueapp.admin.widgets import NARROW_NUMBERS
+from queueapp.conf import known_pools, settings
 from queueapp.errors import DuctorError
 from queueapp.models import Pool
 
@@ -23,9 +28,35 @@ else:
     PoolBase = admin.ModelAdmin
 
 
+class RenameForm(forms.Form):
+    """The new name; refused names show why beside the field."""
+
+    name = forms.CharField(
+        label=_("New name"),
+        max_length=64,
+        widget=forms.TextInput(attrs={"class": "vTextField", "autofocus": True, "autocomplete": "off"}),
+    )
+
+    def __init__(self, pool: Pool, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._pool = pool
+
+    def clean_name(self) -> str:
+        """Renames: only the store and the table can say whether the name is free; what they refuse is shown here."""
+        name: str = self.cleaned_data["name"]
+        try:
+            sync.rename(self._pool, name)
+        except DuctorError as error:
+            raise forms.ValidationError(
+                gettext("The pool keeps its name: the store must know the new one first. %(reason)s")
+                % {"reason": str(error)}
+            ) from error
+        return name
+
+
 @admin.register(Pool)
 class PoolAdmin(PoolBase):
-    """A pool's name stays after creation; a pool that holds jobs cannot be deleted."""
+    """A pool is renamed on a page of its own; one that holds jobs cannot be deleted."""
 
     list_display = ("name", "policy", "max_in_flight", "paused", "code", "updated")
     list_editable = ("max_in_flight", "paused")
@@ -52,6 +83,38 @@ class PoolAdmin(PoolBase):
         # A pool to be has no record yet.
         return self.fieldsets[:-1] if obj is None else self.fieldsets
 
+    def get_urls(self) -> list[Any]:
+        rename: URLPattern = path(
+            "<int:pk>/rename/",
+            guarded(self, self.rename_page, needs=("change_pool",), methods=FORM),
+            name="queueapp_pool_rename",
+        )
+        return [rename, *super().get_urls()]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        context = {**(extra_context or {}), "may_look": allowed(request, LOOK)}
+        return super().change_view(request, object_id, form_url, context)
+
+    def rename_page(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Says what a new name means, takes it, and leads back to the pool."""
+        pool = Pool.objects.filter(pk=pk).first()
+        if pool is None:
+            raise Http404(gettext("There is no pool with this number."))
+        before = pool.name
+        change_url = reverse("admin:queueapp_pool_change", args=[pk], current_app=self.admin_site.name)
+        form = RenameForm(pool, request.POST if request.method == "POST" else None)
+        if form.is_valid():
+            what = f"renamed from {before} to {pool.name}"
+            record(request, Pool, pool.name, what, object_id=str(pk))
+            messages.success(
+                request, gettext("The pool “%(before)s” is now “%(name)s”.") % {"before": before, "name": pool.name}
+            )
+            return HttpResponseRedirect(change_url)
+        context = {"form": form, "before": before, "fixed": before in known_pools(), "change_url": change_url}
+        return draw(self, request, "rename.html", gettext("Rename the pool %(pool)s") % {"pool": before}, context)
+
     def get_deleted_objects(
         self, objs: QuerySet[Pool] | Iterable[Pool], request: HttpRequest
     ) -> tuple[list[Any], dict[Any, Any], set[Any], list[Any]]:
@@ -63,44 +126,30 @@ class PoolAdmin(PoolBase):
             protected.append(kept.jobs)
         return found, counts, lacking, protected
 
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
+        return self._deleting(request, lambda: PoolBase.delete_view(self, request, object_id, extra_context))
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
-    """Why a pool must not be deleted: the jobs that would go with it, and what to do about them."""
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
+        view = PoolBase.changelist_view
+        if request.POST.get("action") == "delete_selected":
+            return self._deleting(request, lambda: view(self, request, extra_context))
+        return view(self, request, extra_context)
 
-    jobs: str
-    remedy: str
-
-
-def _kept(pools: Iterable[Pool]) -> Iterator[_Kept]:
-    for pool in pools:
+    def _deleting(self, request: HttpRequest, view: Any) -> Any:
+        """`view`, taken back when a job came between the question and the deletion."""
         try:
-            known = sync.overview(pool.name)
-        except DuctorError as error:
-            yield _Kept(
-                jobs=gettext("Jobs of the pool “%(pool)s”, if there are any") % {"pool": pool.name},
-                remedy=gettext(
-                    "A pool is not deleted while nobody can say whether it has jobs. %(reason)s Try again later."
-                )
-                % {"reason": str(error)},
-            )
-            # With the store away every further question would take its second as well.
-            return
-        # Waiting includes what is scheduled; what has ended is kept for its result only and needs no pool.
-        jobs = known.waiting + known.active + known.dead
-        if jobs:
-            counts = {"jobs": jobs, "waiting": known.waiting, "active": known.active, "dead": known.dead}
-            yield _Kept(
-                jobs=ngettext(
-                    "%(jobs)d job (%(waiting)d waiting, %(active)d running, %(dead)d dead) of the pool “%(pool)s”",
-                    "%(jobs)d jobs (%(waiting)d waiting, %(active)d running, %(dead)d dead) of the pool “%(pool)s”",
-                    jobs,
-                )
-                % {"pool": pool.name, **counts},
-                remedy=ngettext(
-                    "The pool “%(pool)s” still has %(jobs)d job: let it end, cancel or discard it first.",
-                    "The pool “%(pool)s” still has %(jobs)d jobs: let them end, cancel or discard them first.",
-                    jobs,
-                )
-                % {"pool": pool.name, "jobs": jobs},
-            )
+            with transaction.atomic(), transaction.atomic(using=settings.database):
+                return view()
+        except ProtectedError as error:
+            messages.error(request, str(error.args[0]))
+            return HttpResponseRedirect(reverse("admin:queueapp_pool_changelist", current_app=self.admin_site.name))
+
+
+def _kept(pools: Iterable[Pool]) -> Iterator[sync.Kept]:
+    for pool in pools:
+        kept = sync.kept(pool)
+        if kept is not None:
+            yield kept
+            if kept.away:
+                # With the store away every further question would take its second as well.
+                return

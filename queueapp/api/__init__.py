@@ -6,6 +6,6 @@ may speak, and without it the API is closed. `ALL` is what it returns for somebo
 
 from __future__ import annotations
 
-from queueapp.api.tenants import ALL
+from queueapp.api.grants import ALL
 
 __all__ = ["ALL"]

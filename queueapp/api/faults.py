@@ -1,14 +1,20 @@
-"""What each refusal becomes over HTTP. Each answer has a `detail` for people and a `code` for programs."""
+"""What each refusal becomes over HTTP: a `detail` for people and a `code` for programs, or, for a request with wrong
+fields, what is wrong with each.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from django.utils.translation import gettext as _
 from rest_framework import status
-from rest_framework.exceptions import APIException, NotFound, PermissionDenied, ValidationError
+from rest_framework.exceptions import APIException, ErrorDetail, NotFound, PermissionDenied, Throttled, ValidationError
+from rest_framework.response import Response
+from rest_framework.views import exception_handler
 
-from queueapp.api.tenants import Closed
+from queueapp.api.grants import Closed
 from queueapp.compat import InvalidTask
 from queueapp.errors import (
     DuctorError,
@@ -32,6 +38,7 @@ FIELD_OF_OPTION = {
     "run_after": "run_after",
     "expires_after": "expires_after",
     "queue_name": "pool",
+    "metadata": "metadata",
     "idempotency_key": "Idempotency-Key",
 }
 """First word of an error's message → the field or header of the request that it is about."""
@@ -40,8 +47,12 @@ FIELD_OF_OPTION = {
 class Refused(APIException):
     """An answer with a code. `wait` (seconds) becomes the header Retry-After."""
 
-    def __init__(self, http_status: int, code: str, detail: str, *, wait: float = 0) -> None:
-        super().__init__({"detail": detail, "code": code}, code)
+    def __init__(
+        self, http_status: int, code: str, detail: str, *, wait: float = 0, more: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(detail, code)
+        # As it is: APIException would make text of every part, and "None" of null.
+        self.body = {"detail": detail, "code": code, **(more or {})}
         self.status_code = http_status
         self.wait = math.ceil(wait)
 
@@ -66,16 +77,27 @@ def translate(error: Exception) -> Exception:
             )
         case PayloadTooLarge():
             return TooLarge(str(error))
+        case Throttled():
+            wait = getattr(error, "wait", None) or 1
+            return Refused(
+                status.HTTP_429_TOO_MANY_REQUESTS,
+                "throttled",
+                _("More requests than are allowed. Ask again in %(wait)d seconds.") % {"wait": wait},
+                wait=wait,
+            )
         case StoreError():
             # Its message names hosts and settings: for the log, not for callers.
             return Refused(
                 status.HTTP_503_SERVICE_UNAVAILABLE,
                 error.code,
-                _("Jobs cannot be taken or looked up right now; nothing was changed. Try again later."),
+                _(
+                    "Jobs cannot be taken or looked up right now. Try again later; with an Idempotency-Key a repeat "
+                    "makes no second job."
+                ),
                 wait=RETRY_STORE_S,
             )
         case UnknownPool():
-            return ValidationError({"pool": [_("No pool of this name takes jobs; leave it out for the task's own.")]})
+            return ValidationError({"pool": [_("No pool of this name is known here.")]})
         case UnknownTenant():
             return ValidationError({"tenant": [_("This tenant is not set up for jobs; ask for a row of it first.")]})
         case UnserialisableArgument() | InvalidOption() | InvalidTask():
@@ -83,9 +105,37 @@ def translate(error: Exception) -> Exception:
     return error
 
 
+def answer(error: Exception, context: dict[str, Any]) -> Response | None:
+    """The answer for an error that `translate` gave; None for one that is nobody's to answer."""
+    response = exception_handler(error, context)
+    if response is None:
+        return None
+    response.data = body_of(error, response.data)
+    return response
+
+
+def data_of(error: APIException) -> Any:
+    """What the framework would say of an error."""
+    return error.detail if isinstance(error.detail, (dict, list)) else {"detail": error.detail}
+
+
+def body_of(error: Exception, data: Any) -> Any:
+    """The body of a refusal, given what the framework would say."""
+    if isinstance(error, Refused):
+        return error.body
+    if isinstance(data, dict) and isinstance(detail := data.get("detail"), ErrorDetail):
+        return {"detail": str(detail), "code": detail.code}
+    return data
+
+
 def not_found() -> NotFound:
     """The same answer for what does not exist and for what is somebody else's."""
     return NotFound(_("Not found."))
+
+
+def wrong_cursor() -> ValidationError:
+    """For a cursor that no page gave."""
+    return ValidationError({"cursor": [_("This is no cursor of ours: take “next” of the page before.")]})
 
 
 def store_fault(error: Exception) -> DuctorError | None:

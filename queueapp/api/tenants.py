@@ -1,67 +1,95 @@
-"""For which tenants a request may speak."""
+"""Tenants: those for whom the user may speak, with their counts in one pool and what is configured for them there.
+
+Nothing is changed here: weights and ceilings are for those who run the pools, in the admin.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from enum import Enum
-from typing import Any, Final
+from typing import Any
 
-from django.core.exceptions import ImproperlyConfigured
-from django.http import HttpRequest
-from django.utils.module_loading import import_string
 from django.utils.translation import gettext_lazy as _
+from rest_framework.request import Request
+from rest_framework.response import Response
 
-from queueapp.conf import settings
-
-
-class Everyone(Enum):
-    """The type of `ALL`; one value, so that no set of tenants can be mistaken for it."""
-
-    ALL = "all"
-
-    def __contains__(self, tenant: object) -> bool:
-        return True
-
-
-ALL: Final = Everyone.ALL
-Tenants = frozenset[str] | Everyone
-PERMISSION = "queueapp.view_all_tenants"
-CLOSED = _(
-    'The API is closed: DUCTOR["API_TENANTS"] names no callable that says for which tenants a request may speak, and '
-    "this user does not have the permission {permission}."
-)
+from queueapp.api import faults, shapes
+from queueapp.api.grants import ALL
+from queueapp.api.requests import OfPool, TenantsQuery
+from queueapp.api.schema import operation
+from queueapp.api.view import DuctorView
+from queueapp.inspection.tenants import SeenTenant, seen_tenants, tenants_in
+from queueapp.models import Tenant, TenantLimits
+from queueapp.names import TENANT_FORM
 
 
-class Closed(Exception):
-    """Nobody said for whom this request may speak."""
+class TenantsView(DuctorView):
+    """`GET tenants/`: one's own by key; every tenant that the pool has seen for who may speak for all."""
 
-
-def tenants_of(request: HttpRequest) -> Tenants:
-    """The tenants for which `request` may speak. Raises Closed, or whatever the host's callable raises."""
-    source = settings.api_tenants
-    if source is None:
-        user = getattr(request, "user", None)
-        if user is not None and user.has_perm(PERMISSION):
-            return ALL
-        raise Closed(CLOSED.format(permission=PERMISSION))
-    answer: object = _callable(source)(request)
-    if answer is ALL:
-        return ALL
-    # A bare text is a collection of its letters, and `in` would find parts of it: refused, not guessed.
-    if isinstance(answer, Collection) and not isinstance(answer, (str, bytes)) and all(_is_text(t) for t in answer):
-        return frozenset(answer)
-    raise ImproperlyConfigured(
-        f'DUCTOR["API_TENANTS"] returned {answer!r} for a request. '
-        "Return a set of tenant ids (text), or queueapp.api.ALL."
+    @operation(
+        "ductor_tenants_list", _("List tenants"), query=TenantsQuery, answers={200: shapes.Tenants}, faults=(400,)
     )
+    def get(self, request: Request, **kwargs: Any) -> Response:
+        query = self.asked(TenantsQuery)
+        pool, size, cursor = self.pool(query["pool"]), query["page_size"], query.get("cursor")
+        if self.tenants is ALL:
+            offset = _offset(cursor)
+            seen, total = seen_tenants(pool, offset=offset, count=size)
+            following = str(offset + size) if offset + size < total else None
+        else:
+            after = sorted(key for key in self.tenants if key > (cursor or ""))
+            seen = tenants_in(pool, after[:size])
+            following = after[size - 1] if len(after) > size else None
+        results = [self._brief(tenant, pool) for tenant in seen]
+        return Response({"next": self.next_url(following), "results": results})
+
+    def _brief(self, seen: SeenTenant, pool: str) -> dict[str, Any]:
+        return brief(seen, pool, self.url("tenant", tenant_key=seen.key))
 
 
-def _callable(source: str | Callable[..., Any]) -> Callable[..., Any]:
-    found: Callable[..., Any] = import_string(source) if isinstance(source, str) else source
-    if not callable(found):
-        raise ImproperlyConfigured(f'DUCTOR["API_TENANTS"] is {source!r}, which is not a callable (request).')
-    return found
+class TenantView(DuctorView):
+    """`GET tenants/{key}/`: how a tenant stands in one pool, and what is configured for it there."""
+
+    @operation(
+        "ductor_tenants_look",
+        _("Look at a tenant"),
+        path={"tenant_key": _("The tenant's id.")},
+        query=OfPool,
+        answers={200: shapes.Tenant},
+        faults=(400, 404),
+    )
+    def get(self, request: Request, tenant_key: str, **kwargs: Any) -> Response:
+        if tenant_key not in self.tenants or not TENANT_FORM.fullmatch(tenant_key):
+            raise faults.not_found()
+        pool = self.pool(self.asked(OfPool)["pool"])
+        [seen] = tenants_in(pool, [tenant_key])
+        limits = TenantLimits.objects.filter(tenant__key=tenant_key, pool__name=pool).order_by("lane")
+        return Response(
+            {
+                **brief(seen, pool, self.url("tenant", tenant_key=tenant_key)),
+                "name": Tenant.objects.filter(key=tenant_key).values_list("name", flat=True).first() or "",
+                "limits": list(limits.values("lane", "weight", "max_in_flight", "paused")[:LIMITS_MAX]),
+            }
+        )
 
 
-def _is_text(tenant: object) -> bool:
-    return isinstance(tenant, str)
+LIMITS_MAX = 1_000
+"""Most lanes of a tenant that are told."""
+
+
+def brief(seen: SeenTenant, pool: str, url: str) -> dict[str, Any]:
+    """A tenant in a list."""
+    return {
+        "key": seen.key,
+        "url": url,
+        "pool": pool,
+        "waiting": seen.waiting,
+        "active": seen.active,
+        "dead": seen.dead,
+    }
+
+
+def _offset(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 12):
+        raise faults.wrong_cursor()
+    return int(cursor)

@@ -8,19 +8,43 @@ from typing import Any
 from django.db import connections, transaction
 from django.urls import path
 
-from queueapp.api.views import JobsView, JobView
+from queueapp.api.actions import CancelView, DiscardLetterView, RetryLettersView, RetryLetterView, RetryView
+from queueapp.api.bulk import BulkView
+from queueapp.api.deadletters import DeadLettersView, DeadLetterView
+from queueapp.api.jobs import JobsView, JobView, ResultView
+from queueapp.api.pools import PoolsView, PoolView
+from queueapp.api.tenants import TenantsView, TenantView
+from queueapp.api.view import DuctorView
 
 app_name = "ductor"
 
 
-def _never_atomic(view: Callable[..., Any]) -> Callable[..., Any]:
+def _never_atomic(view: type[DuctorView]) -> Callable[..., Any]:
     """Out of every ATOMIC_REQUESTS: a job that was answered for must not wait for a commit that may not come."""
+    made: Callable[..., Any] = view.as_view()
     for alias in connections:
-        view = transaction.non_atomic_requests(using=alias)(view)
-    return view
+        made = transaction.non_atomic_requests(using=alias)(made)
+    return made
 
 
-urlpatterns = [
-    path("jobs/", _never_atomic(JobsView.as_view()), name="jobs"),
-    path("jobs/<str:job_id>/", _never_atomic(JobView.as_view()), name="job"),
-]
+ROUTES: dict[str, tuple[str, type[DuctorView]]] = {
+    "jobs": ("jobs/", JobsView),
+    # Before the next: “bulk” is no job's id.
+    "jobs-bulk": ("jobs/bulk/", BulkView),
+    "job": ("jobs/<str:job_id>/", JobView),
+    "job-result": ("jobs/<str:job_id>/result/", ResultView),
+    "job-cancel": ("jobs/<str:job_id>/cancel/", CancelView),
+    "job-retry": ("jobs/<str:job_id>/retry/", RetryView),
+    "dead-letters": ("dead-letters/", DeadLettersView),
+    "dead-letters-retry": ("dead-letters/retry/", RetryLettersView),
+    "dead-letter": ("dead-letters/<str:job_id>/", DeadLetterView),
+    "dead-letter-retry": ("dead-letters/<str:job_id>/retry/", RetryLetterView),
+    "dead-letter-discard": ("dead-letters/<str:job_id>/discard/", DiscardLetterView),
+    "pools": ("pools/", PoolsView),
+    "pool": ("pools/<str:pool_name>/", PoolView),
+    "tenants": ("tenants/", TenantsView),
+    "tenant": ("tenants/<str:tenant_key>/", TenantView),
+}
+"""Name → path and view."""
+
+urlpatterns = [path(route, _never_atomic(view), name=name) for name, (route, view) in ROUTES.items()]

@@ -21,7 +21,27 @@ from typing import NoReturn
 from queueapp.bench import MARK
 from queueapp.store import connection, embedded
 
-OURS = ("REDIS_URL", "DATABASE_URL", "DUCTOR_NAMESPACE", "DEBUG", "SECRET_KEY", "ALLOWED_HOSTS")
+OURS = frozenset(
+    {
+        "REDIS_URL",
+        "DATABASE_URL",
+        "DUCTOR_NAMESPACE",
+        "DEBUG",
+        "SECRET_KEY",
+        "ALLOWED_HOSTS",
+        "CSRF_TRUSTED_ORIGINS",
+        "HTTPS",
+        "HSTS_SECONDS",
+        "BEHIND_PROXY",
+        "EMAIL_URL",
+        "STATE_DIR",
+        "STATIC_ROOT",
+        "TIME_ZONE",
+        "LOG_LEVEL",
+        "LOG_FORM",
+    }
+)
+"""Variables that the settings of the example project read; nothing of them reaches the ground."""
 
 
 def entered(settings_module: str) -> Path | None:

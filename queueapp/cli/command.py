@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error as DatabaseError
 
 from queueapp.errors import DuctorError
+
+ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^\s\[\]:]*)):(?P<port>[0-9]{1,5})")
 
 
 class ExampleFormatter(RawDescriptionHelpFormatter, DjangoHelpFormatter):
@@ -48,6 +51,14 @@ def plain(error: Exception) -> str:
 def names(text: str) -> list[str]:
     """`a,b` as a list."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def address(text: str) -> tuple[str, int]:
+    """`HOST:PORT`, `[IPv6]:PORT` or `:PORT` (every address of the machine) as a pair; port 0 takes a free one."""
+    found = ADDRESS.fullmatch(text)
+    if found is None or int(found["port"]) > 65_535:
+        raise ArgumentTypeError(f"{text!r} is no HOST:PORT, such as 127.0.0.1:9100 or :9100")
+    return found["six"] or found["host"] or "0.0.0.0", int(found["port"])
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:

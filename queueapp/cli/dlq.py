@@ -1,46 +1,98 @@
-"""`manage.py ductor dlq list|show|retry|discard`: dead letters."""
+"""`manage.py ductor dlq list|groups|show|export|retry|discard`: dead letters from the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from django.core.management.base import CommandError
 
-from queueapp.cli.job import as_mapping
-from queueapp.cli.table import as_json, table
-from queueapp.inspection.deadletters import dead_letters, every_dead_letter
-from queueapp.inspection.jobs import find_job
+from queueapp.cli import job
+from queueapp.cli.command import whole
+from queueapp.cli.console import Console, json_option
+from queueapp.cli.table import as_json, as_json_line, table
+from queueapp.inspection import actions
+from queueapp.inspection.actions import Done
+from queueapp.inspection.deadletters import (
+    DeadLetters,
+    Filter,
+    dead_groups,
+    dead_ids,
+    dead_letters,
+    every_dead_letter,
+)
 from queueapp.inspection.pools import all_pools, require
 from queueapp.store import shards
 
-BATCH = 250
+EXPORTED_TOGETHER = 100
+VERBS = {"retry": actions.retry, "discard": actions.discard}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which dead letters: the ids given, or all of a pool that match."""
+def add_parser(verbs: Any) -> None:
+    dlq = verbs.add_parser("dlq", help="dead letters")
+    acts = dlq.add_subparsers(dest="action", required=True, metavar="list | groups | show | export | retry | discard")
 
-    ids: Sequence[str] = ()
-    pool: str = ""
-    tenant: str = ""
-    task: str = ""
-    reason: str = ""
-    everything: bool = False
+    listed = acts.add_parser("list", help="newest first")
+    _filter_options(listed)
+    _page_options(listed, "dead letters")
+    listed.add_argument(
+        "--as-of", type=whole(0, 10**14), default=0, metavar="MS", help="as they were then: `as_of_ms` of another page"
+    )
+    json_option(listed)
+
+    groups = acts.add_parser("groups", help="what died of the same: same task, same error at the same place")
+    groups.add_argument("--pool", default="", help="only of this pool (default: every pool)")
+    _page_options(groups, "groups")
+    json_option(groups)
+
+    job.add_parser(acts, "show", "one dead letter, with its traceback")
+
+    export = acts.add_parser("export", help="as JSON, one line each, to the standard output")
+    _filter_options(export)
+    export.add_argument(
+        "--payload", action="store_true", help="also arguments, messages and tracebacks, with MASK applied"
+    )
+
+    for verb, text in (("retry", "back to work, with fresh budgets"), ("discard", "away for good")):
+        act = acts.add_parser(verb, help=text)
+        act.add_argument("ids", nargs="*", metavar="ID", help="these, as `dlq list` shows them")
+        _filter_options(act)
+        act.add_argument("--all", dest="everything", action="store_true", help="all of the pool, or of every pool")
+        act.add_argument("--dry-run", action="store_true", help="only say how many there are")
+        act.add_argument("--note", default="", help="why; kept with who did it")
+        act.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def listing(pool: str, *, tenant: str, offset: int, count: int, json: bool) -> str:
-    """A page of dead letters of one pool, or of every pool, newest first."""
-    known = all_pools()
-    require([pool] if pool else [], known)
-    pages = [dead_letters(name, tenant=tenant, offset=offset, count=count) for name in ([pool] if pool else known)]
-    if json:
+def run(options: Mapping[str, Any], console: Console) -> str:
+    """What to print in the end."""
+    match options["action"]:
+        case "list":
+            return _listing(options)
+        case "groups":
+            return _groups(options)
+        case "show":
+            return job.run(options, console)
+        case "export":
+            return _export(options, console)
+    return _act(options, console)
+
+
+def _listing(options: Mapping[str, Any]) -> str:
+    chosen = replace(_filter(options), before_ms=options["as_of"])
+    pages = [
+        dead_letters(pool, chosen, offset=options["offset"], count=options["count"]) for pool in _pools(options["pool"])
+    ]
+    if options["json"]:
         return as_json(
             [
                 {
                     "pool": page.pool,
                     "total": page.total,
-                    "letters": [as_mapping(each, payload=False) for each in page.letters],
+                    "exact": page.exact,
+                    "next_offset": page.next_offset,
+                    "as_of_ms": page.as_of_ms,
+                    "letters": [job.as_mapping(each, payload=False) for each in page.letters],
                 }
                 for page in pages
             ]
@@ -52,6 +104,7 @@ def listing(pool: str, *, tenant: str, offset: int, count: int, json: bool) -> s
             letter.record.tenant,
             letter.record.task,
             letter.record.reason,
+            letter.group,
             letter.record.error_count,
             letter.record.crashes,
             letter.ended_at,
@@ -59,74 +112,143 @@ def listing(pool: str, *, tenant: str, offset: int, count: int, json: bool) -> s
         for page in pages
         for letter in page.letters
     ]
-    if not rows:
+    shown = table(("id", "pool", "tenant", "task", "reason", "group", "errors", "crashes", "died"), rows)
+    further = [_further(page, several=len(pages) > 1) for page in pages if page.next_offset is not None]
+    return "\n".join(filter(None, [shown, *further])) or "No dead letters."
+
+
+def _further(page: DeadLetters, *, several: bool) -> str:
+    total = page.total if page.exact else f"up to {page.total} that were looked through"
+    pool = f"--pool {page.pool} " if several else ""
+    return f"{len(page.letters)} of {total}; go on with {pool}--offset {page.next_offset} --as-of {page.as_of_ms}"
+
+
+def _groups(options: Mapping[str, Any]) -> str:
+    offset, count = options["offset"], options["count"]
+    pages = {pool: dead_groups(pool, offset=offset, count=count) for pool in _pools(options["pool"])}
+    found = [
+        {
+            "group": group.fingerprint,
+            "pool": pool,
+            "count": group.count,
+            "task": group.sample.record.task,
+            "reason": group.sample.record.reason,
+            "error": group.sample.last_error.detail.get("class") if group.sample.last_error else None,
+            "first_at": group.first_at,
+            "last_at": group.last_at,
+            "newest": group.sample.id,
+        }
+        for pool, (groups, _) in pages.items()
+        for group in groups
+    ]
+    if options["json"]:
+        return as_json(found)
+    if not found:
         return "No dead letters."
-    shown = table(("id", "pool", "tenant", "task", "reason", "errors", "crashes", "died"), rows)
-    total = sum(page.total for page in pages)
-    return shown if total == len(rows) else f"{shown}\n{len(rows)} of {total}; go on with --offset {offset + count}"
+    columns = ("group", "pool", "count", "task", "reason", "error", "first_at", "last_at")
+    shown = [
+        table(
+            ("group", "pool", "letters", "task", "reason", "error", "first died", "last died"),
+            [tuple(group[column] for column in columns) for group in found],
+        )
+    ]
+    for pool, (groups, total) in pages.items():
+        if offset + len(groups) < total:
+            shown.append(f"{len(groups)} of {total} groups of {pool}; go on with --offset {offset + count}")
+    return "\n".join(shown)
 
 
-def retry(selection: Selection, *, confirm: Callable[[str], bool]) -> str:
-    """Dead letters back to work, with fresh budgets."""
-    return _act(selection, "retry", "retried", lambda pool, ids: shards.store(pool).retry_from_dlq(ids), confirm)
+def _export(options: Mapping[str, Any], console: Console) -> str:
+    chosen, progress = _filter(options), console.progress("exported")
+    for pool in _pools(options["pool"]):
+        batch = []
+        for letter in every_dead_letter(pool, chosen):
+            console.say(as_json_line(job.as_mapping(letter, payload=options["payload"])))
+            batch.append(letter)
+            if len(batch) == EXPORTED_TOGETHER:
+                actions.record_export(batch, by=console.user)
+                progress.add(len(batch))
+                batch = []
+        actions.record_export(batch, by=console.user)
+    return ""
 
 
-def discard(selection: Selection, *, confirm: Callable[[str], bool]) -> str:
-    """Dead letters away for good."""
-    return _act(selection, "discard", "discarded", lambda pool, ids: shards.store(pool).discard(ids), confirm)
-
-
-def _act(
-    selection: Selection,
-    verb: str,
-    done: str,
-    act: Callable[[str, Sequence[str]], Sequence[str]],
-    confirm: Callable[[str], bool],
-) -> str:
-    chosen, gone = _chosen(selection)
-    total = sum(map(len, chosen.values()))
-    if total == 0:
+def _act(options: Mapping[str, Any], console: Console) -> str:
+    """Retry or discard: these ids, or all that match and had died when it began."""
+    verb: str = options["action"]
+    if options["ids"]:
+        return _act_on_ids(verb, options, console)
+    if not (options["everything"] or any(options[name] for name in ("tenant", "group", "task", "reason"))):
+        raise CommandError("Say which: ids, or --tenant, --group, --task, --reason, or --all.")
+    counts: dict[str, int] = {}
+    filters: dict[str, Filter] = {}
+    for pool in _pools(options["pool"]):
+        filters[pool] = replace(_filter(options), before_ms=shards.reads(pool).behind("dead"))
+        counts[pool] = _count(pool, filters[pool], console)
+    counts = {pool: count for pool, count in counts.items() if count}
+    total = sum(counts.values())
+    if not total:
         return "No dead letter matches."
-    if not confirm(f"{verb.capitalize()} {total} dead letter{'s' if total > 1 else ''} of {', '.join(chosen)}?"):
+    what = f"{verb} {total} dead letter{'s' if total > 1 else ''} of {', '.join(counts)}"
+    if options["dry_run"]:
+        return f"Would {what}. Nothing was changed."
+    if not (options["yes"] or console.confirm(f"{what.capitalize()}?")):
         return "Nothing was changed."
-    counts: dict[str, int] = {"gone": gone} if gone else {}
-    for pool, ids in chosen.items():
-        for start in range(0, len(ids), BATCH):
-            for word in act(pool, ids[start : start + BATCH]):
-                counts[word] = counts.get(word, 0) + 1
-    return ", ".join(
-        f"{counts.pop(done, 0)} {done}" if word == done else f"{counts[word]} {word}" for word in _order(counts, done)
-    )
+    done, progress = Done(), console.progress(f"of {total} done")
+    for pool in counts:
+        for ids in dead_ids(pool, filters[pool]):
+            done += VERBS[verb](ids, by=console.user, note=options["note"])
+            progress.add(len(ids))
+    return done.summary()
 
 
-def _order(counts: dict[str, int], first: str) -> list[str]:
-    return [first, *sorted(word for word in counts if word != first)]
+def _act_on_ids(verb: str, options: Mapping[str, Any], console: Console) -> str:
+    ids: Sequence[str] = options["ids"]
+    what = f"{verb} {len(ids)} dead letter{'s' if len(ids) > 1 else ''}"
+    if options["dry_run"]:
+        return f"Would {what}. Nothing was changed."
+    if not (options["yes"] or console.confirm(f"{what.capitalize()}?")):
+        return "Nothing was changed."
+    done = VERBS[verb](ids, by=console.user, note=options["note"])
+    if set(done.counts) == {"gone"}:
+        raise CommandError(f"No job is called {', '.join(map(repr, ids))}; `ductor dlq list` shows the ids.")
+    return done.summary()
 
 
-def _chosen(selection: Selection) -> tuple[dict[str, list[str]], int]:
-    """Inner ids by pool, and how many of the ids given are of no job."""
-    if selection.ids:
-        chosen: dict[str, list[str]] = {}
-        gone = 0
-        for public_id in selection.ids:
-            found = find_job(public_id)
-            if found is None:
-                gone += 1
-            else:
-                chosen.setdefault(found.pool, []).append(found.record.id)
-        if not chosen:
-            raise CommandError(
-                f"No job is called {', '.join(map(repr, selection.ids))}; `ductor dlq list` shows the ids."
-            )
-        return chosen, gone
-    if not (selection.everything or selection.tenant or selection.task or selection.reason):
-        raise CommandError("Say which: ids, or --tenant, --task, --reason, or --all.")
+def _count(pool: str, chosen: Filter, console: Console) -> int:
+    page = dead_letters(pool, chosen, count=1)
+    if page.exact:
+        return page.total
+    progress = console.progress("counted")
+    return sum(progress.add(len(ids)) for ids in dead_ids(pool, chosen, count=1_000))
+
+
+def _pools(named: str) -> list[str]:
     known = all_pools()
-    require([selection.pool] if selection.pool else [], known)
-    by_pool: dict[str, list[str]] = {}
-    for pool in [selection.pool] if selection.pool else known:
-        letters = every_dead_letter(pool, tenant=selection.tenant, task=selection.task, reason=selection.reason)
-        ids = [letter.record.id for letter in letters]
-        if ids:
-            by_pool[pool] = ids
-    return by_pool, 0
+    require([named] if named else [], known)
+    return [named] if named else known
+
+
+def _filter(options: Mapping[str, Any]) -> Filter:
+    return Filter(**{name: options[name] for name in ("tenant", "group", "task", "reason")})
+
+
+def _filter_options(parser: Any) -> None:
+    parser.add_argument("--pool", default="", help="only of this pool (default: every pool)")
+    parser.add_argument("--tenant", default="", help="only of this tenant")
+    parser.add_argument("--group", default="", help="only of this group, as `dlq groups` shows it")
+    parser.add_argument("--task", default="", help="only of this task (its dotted name)")
+    parser.add_argument("--reason", default="", help="only with this reason: error, worker_lost, unknown_task, …")
+
+
+def _page_options(parser: Any, what: str) -> None:
+    parser.add_argument(
+        "--offset", type=whole(0, 10**9), default=0, metavar="N", help=f"leave out the newest N {what} of each pool"
+    )
+    parser.add_argument(
+        "--count",
+        type=whole(1, 1000),
+        default=50,
+        metavar="N",
+        help=f"at most N {what} of each pool (default: 50)",
+    )

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import CommandError
 
+from queueapp.cli.console import Console, json_option
 from queueapp.cli.table import as_json, pairs, printable_lines
 from queueapp.inspection.jobs import JobView, find_job
 from queueapp.producer.results import moment
+
+
+def add_parser(verbs: Any, name: str = "job", text: str = "all that is known of one job") -> None:
+    parser = verbs.add_parser(name, help=text)
+    parser.add_argument("id", metavar="ID", help="as result.id has it, such as 3gk2xw.0.0123456789abcdefghijkl")
+    parser.add_argument(
+        "--payload", action="store_true", help="also arguments, result and tracebacks, with MASK applied"
+    )
+    json_option(parser)
+
+
+def run(options: Mapping[str, Any], console: Console) -> str:
+    """What to print in the end."""
+    return job(options["id"], json=options["json"], payload=options["payload"])
 
 
 def job(public_id: str, *, json: bool, payload: bool) -> str:
@@ -31,6 +48,7 @@ def as_mapping(job: JobView, *, payload: bool) -> dict[str, Any]:
         "state": record.state.value,
         "outcome": record.outcome.value if record.outcome else None,
         "reason": record.reason or None,
+        "group": job.group or None,
         "task": record.task,
         "tenant": record.tenant,
         "lane": record.lane,
@@ -44,6 +62,8 @@ def as_mapping(job: JobView, *, payload: bool) -> dict[str, Any]:
         "leased_at": job.leased_at,
         "due_at": job.due_at,
         "ended_at": job.ended_at,
+        "waited_s": _seconds(job.wait),
+        "ran_s": _seconds(job.duration),
         "history": [
             {
                 "kind": error.kind,
@@ -78,3 +98,7 @@ def as_text(job: JobView, *, payload: bool) -> str:
         if detail.get("traceback"):
             lines.append(printable_lines(str(detail["traceback"])))
     return "\n".join(lines)
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()

@@ -51,12 +51,17 @@ def set_up(form: str | None, verbosity: int) -> None:
     django.tasks logs two lines a job; unless the host has set its level, a worker shows them from verbosity 2 on.
     """
     ours, tasks = logging.getLogger("queueapp"), logging.getLogger(TASKS_LOGGER)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLine() if form == "json" else TextLine())
     if form is not None or not ours.hasHandlers():
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(JsonLine() if form == "json" else TextLine())
         ours.addHandler(handler)
         ours.propagate = False
         if ours.level == logging.NOTSET:
             ours.setLevel(logging.DEBUG if verbosity > 2 else logging.INFO if verbosity > 0 else logging.WARNING)
     if tasks.level == logging.NOTSET and verbosity < 2:
         tasks.setLevel(logging.ERROR)
+    elif not tasks.hasHandlers():
+        # That of the package django-tasks; Django 6's own has Django's handler.
+        tasks.addHandler(handler)
+        if tasks.level == logging.NOTSET:
+            tasks.setLevel(logging.INFO)

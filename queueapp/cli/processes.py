@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 from time import monotonic
 
@@ -20,10 +21,17 @@ class Child:
     """One child. Only the stack's own thread calls its methods; `died` gets the child when its process has ended."""
 
     def __init__(
-        self, name: str, arguments: Sequence[str], say: Callable[[str, str], None], died: SimpleQueue[object]
+        self,
+        name: str,
+        arguments: Sequence[str],
+        say: Callable[[str, str], None],
+        died: SimpleQueue[object],
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        """`environment`: what the child gets beside ours."""
         self.name = name
         self._command = [sys.executable, sys.argv[0], *arguments]
+        self._environment = environment
         self._say = say
         self._died = died
         self._process: subprocess.Popen[str] | None = None
@@ -44,6 +52,7 @@ class Child:
             errors="replace",
             bufsize=1,
             start_new_session=True,
+            env={**os.environ, **self._environment} if self._environment else None,
         )
         threading.Thread(target=self._relay, args=(self._process,), daemon=True).start()
 

@@ -5,20 +5,28 @@ from __future__ import annotations
 import logging
 
 from queueapp.cli import startup
+from queueapp.inspection.collector import STORE, LeaderCollector
 from queueapp.inspection.pools import declared_pools
+from queueapp.monitoring.health import Vitals
+from queueapp.monitoring.listener import listen
+from queueapp.scheduler.duties.outbox_size import OutboxSize
+from queueapp.scheduler.duties.relay import Relay
 from queueapp.scheduler.duties.sync_repair import SyncRepair
 from queueapp.scheduler.loop import Scheduler
 from queueapp.store import shards
+from queueapp.sync.installation import Ownership
 
 logger = logging.getLogger(__name__)
 
 
-def make_scheduler(owner: str) -> Scheduler:
-    """A scheduler of every known pool."""
-    return Scheduler(owner, declared_pools, shards.store, [SyncRepair()])
+def make_scheduler(owner: str, installation: str) -> Scheduler:
+    """A scheduler of every known pool, for as long as the namespace is this installation's."""
+    return Scheduler(
+        owner, declared_pools, shards.store, [SyncRepair(), Relay(), OutboxSize()], ownership=Ownership(installation)
+    )
 
 
-def run_scheduler(name: str | None) -> None:
+def run_scheduler(name: str | None, metrics_addr: tuple[str, int] | None = None) -> None:
     """The whole life of the process. A second signal need not be waited for: the scheduler holds no work."""
     scheduler: Scheduler | None = None
 
@@ -28,9 +36,13 @@ def run_scheduler(name: str | None) -> None:
         scheduler.stop()
 
     startup.on_stop_signals(stop)
+    vitals = Vitals()
+    listen(metrics_addr, vitals, [STORE, LeaderCollector(lambda: scheduler.leading() if scheduler else {})])
     startup.wait_for_migrations()
     # A store that is away is waited for; one that refuses us is an error to be seen at the start.
     startup.look_at_server()
+    installation = startup.claim_namespace()
     startup.open_pools(declared_pools())
-    scheduler = make_scheduler(startup.process_id(name))
+    scheduler = make_scheduler(startup.process_id(name), installation)
+    vitals.parts.append(scheduler)
     scheduler.run()

@@ -25,6 +25,7 @@ from django.urls import NoReverseMatch, reverse
 
 from queueapp.cli.leash import put_on_leash
 from queueapp.cli.processes import Child
+from queueapp.cli.stack_metrics import StackMetrics
 from queueapp.conf import settings
 from queueapp.store import address, embedded
 
@@ -49,6 +50,7 @@ class StackCommand:
     web: bool = True
     scheduler: bool = True
     migrate: bool = False
+    metrics_addr: tuple[str, int] | None = None
 
 
 class Stack:
@@ -63,6 +65,7 @@ class Stack:
         self._web: list[Child] = []
         self._schedulers: list[Child] = []
         self._workers: list[Child] = []
+        self._metrics: StackMetrics | None = None
         self._stops = 0
         self._width = len("worker-00")
 
@@ -86,13 +89,18 @@ class Stack:
             self._say("stack", f"store: {self._server.url}" + ("" if self._server.owned else " (of another process)"))
         if self._command.migrate:
             call_command("migrate", interactive=False, verbosity=0)
+        if self._command.metrics_addr:
+            self._metrics = StackMetrics(self._command.metrics_addr, f"stack-{os.getpid()}", self._unready)
+            self._say("stack", f"metrics: {self._metrics.url}/metrics")
         port = free_port(self._command.host, self._command.port)
         if self._command.web:
             self._web = [self._child("web", ["ductor_stack", "--serve-web", f"{self._command.host}:{port}"])]
             for line in urls(self._command.host, port):
                 self._say("stack", line)
         if self._command.scheduler:
-            self._schedulers = [self._child("scheduler", ["ductor_scheduler", "--leash"])]
+            self._schedulers = [
+                self._child("scheduler", ["ductor_scheduler", "--leash", "--scheduler-id", f"stack-{os.getpid()}"])
+            ]
         self._workers = [
             self._child(f"worker-{number}", self._worker_arguments(number))
             for number in range(1, self._command.workers + 1)
@@ -113,7 +121,13 @@ class Stack:
         return arguments
 
     def _child(self, name: str, arguments: Sequence[str]) -> Child:
-        return Child(name, arguments, self._say, self._mail)
+        environment = self._metrics.environment if self._metrics else None
+        return Child(name, arguments, self._say, self._mail, environment)
+
+    def _unready(self) -> str:
+        """Which children do not run; for the probe."""
+        down = [child.name for child in [*self._workers, *self._schedulers, *self._web] if not child.running]
+        return f"not running: {', '.join(down)}" if down else ""
 
     def _watch(self) -> None:
         """Waits for a child's death, a signal or the next look at the server; starts again what has died."""
@@ -141,6 +155,8 @@ class Stack:
         self._say("stack", "stopping")
         self._end(self._workers, grace_s + QUIET_END_S)
         self._end([*self._schedulers, *self._web], QUIET_END_S)
+        if self._metrics is not None:
+            self._metrics.close()
         if self._server is not None:
             self._server.stop()
         self._say("stack", "stopped")

@@ -22,6 +22,7 @@ from queueapp.errors import StoreError, StoreMisconfigured, StoreUnavailable
 from queueapp.outage import Outage
 from queueapp.store import connection, shards
 from queueapp.store.safety import check_scripts, check_server
+from queueapp.sync import installation
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -89,6 +90,11 @@ def look_at_server() -> None:
     """Waits until the store answers; warns of one that may lose work. Raises StoreMisconfigured for one too old."""
     for warning in when_reachable(lambda: check_server(connection.commands())):
         logger.warning("Unsafe store: %s", warning)
+
+
+def claim_namespace() -> str:
+    """Waits until the store says that the namespace is ours; our id. Raises ForeignInstallation when it is not."""
+    return when_reachable(installation.claim)
 
 
 def open_pools(pools: Iterable[str]) -> None:

@@ -54,5 +54,10 @@ def as_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
 
 
+def as_json_line(value: Any) -> str:
+    """The same on one line."""
+    return json.dumps(value, ensure_ascii=False, default=_plain)
+
+
 def _plain(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else str(value)

@@ -10,17 +10,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db import connections
+from prometheus_client.registry import Collector
 
 from queueapp.cli import reload, startup
 from queueapp.cli.scheduler import make_scheduler
 from queueapp.conf import settings
-from queueapp.inspection.pools import declared_pools, require
+from queueapp.inspection.collector import STORE, LeaderCollector
+from queueapp.inspection.pools import declared_pools, first_tenants, require
+from queueapp.metrics import TenantLabels
+from queueapp.monitoring.health import Vitals
+from queueapp.monitoring.listener import listen
 from queueapp.outage import Outage
 from queueapp.producer.discovery import load_tasks
 from queueapp.scheduler.loop import Scheduler
 from queueapp.store import connection, shards
+from queueapp.sync.installation import Ownership
 from queueapp.worker.line import Line
 from queueapp.worker.loop import EXIT_DONE, Worker, WorkerOptions
+from queueapp.worker.meter import PoolMeter
 from queueapp.worker.parker import Parker
 
 logger = logging.getLogger(__name__)
@@ -36,6 +43,7 @@ class WorkerCommand:
     """Empty: every known one."""
     name: str | None = None
     with_scheduler: bool = False
+    metrics_addr: tuple[str, int] | None = None
     options: WorkerOptions
 
 
@@ -44,6 +52,7 @@ class WorkerProcess:
 
     def __init__(self, command: WorkerCommand) -> None:
         self._command = command
+        self._vitals = Vitals()
         self._worker: Worker | None = None
         self._scheduler: Scheduler | None = None
 
@@ -56,18 +65,27 @@ class WorkerProcess:
 
     def run(self) -> int:
         """Waits until there is everything a worker needs, works, returns the exit code."""
+        listen(self._command.metrics_addr, self._vitals, self._collectors())
         startup.wait_for_migrations()
         pools = self._pools()
         for broken in load_tasks():
             logger.error("Tasks of an app are not available: %s", broken.error, extra={"app": broken.app})
         worker_id = startup.process_id(self._command.name)
         startup.look_at_server()
+        installation = startup.claim_namespace()
         startup.open_pools(pools)
         lines = self._lines(pools, worker_id)
         keys = [shards.keys(pool)["wake"] for pool in pools]
-        self._worker = Worker(lines, self._command.options, lambda post: Parker(connection.blocking, keys, post))
-        scheduling = self._start_scheduler(worker_id)
+        self._worker = Worker(
+            lines,
+            self._command.options,
+            lambda post: Parker(connection.blocking, keys, post),
+            ownership=Ownership(installation),
+        )
+        self._vitals.parts.append(self._worker)
+        scheduling = self._start_scheduler(worker_id, installation)
         logger.info("Worker started", extra={"worker": worker_id, "pools": ",".join(pools), "slots": self._slots})
+        connections.close_all()  # this thread needs the database no more
         code = self._worker.run()
         if scheduling is not None and self._scheduler is not None:
             self._scheduler.stop()
@@ -88,15 +106,31 @@ class WorkerProcess:
     def _lines(self, pools: Sequence[str], worker_id: str) -> list[Line]:
         outage = Outage(logging.getLogger("queueapp.worker"))
         info = {"name": startup.process_name(self._command.name), "pid": str(os.getpid()), "slots": str(self._slots)}
+        labels = TenantLabels(first_tenants(settings.metrics_tenants), settings.metrics_tenants)
         return [
-            Line(pool, shards.store(pool), worker_id, lease_ms=settings.lease_ms, info=info, outage=outage)
+            Line(
+                pool,
+                shards.store(pool),
+                worker_id,
+                lease_ms=settings.lease_ms,
+                info=info,
+                outage=outage,
+                meter=PoolMeter(pool, labels),
+            )
             for pool in pools
         ]
 
-    def _start_scheduler(self, owner: str) -> threading.Thread | None:
+    def _collectors(self) -> Sequence[Collector]:
+        """How the pools stand is for schedulers to tell."""
+        if not self._command.with_scheduler:
+            return []
+        return [STORE, LeaderCollector(lambda: self._scheduler.leading() if self._scheduler else {})]
+
+    def _start_scheduler(self, owner: str, installation: str) -> threading.Thread | None:
         if not self._command.with_scheduler:
             return None
-        scheduler = self._scheduler = make_scheduler(owner)
+        scheduler = self._scheduler = make_scheduler(owner, installation)
+        self._vitals.parts.append(scheduler)
 
         def schedule() -> None:
             try:

@@ -1,16 +1,38 @@
-"""One job, as every skin shows it: facts, and, for those who may see them, arguments and result, masked."""
+"""One job, and lists of jobs, as every skin shows them: facts, and, for those who may see them, contents, masked.
+
+Changes nothing. The cursor of a list is the place (score and id) of the last job that was looked at, so that what comes
+and goes meanwhile shifts no page. Active jobs stand by the end of their lease, which heartbeats move on: one may be
+seen twice, none is missed.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from time import time
 from typing import Any
 
-from queueapp.codec import decode_arguments, decode_result
-from queueapp.inspection.masking import masked, masked_args
+from queueapp.errors import InvalidOption
+from queueapp.inspection.masking import shown_arguments, shown_result, shown_saved
+from queueapp.models import TenantLimits
 from queueapp.producer.results import moment
+from queueapp.states import Outcome, State
 from queueapp.store import shards
-from queueapp.store.records import ErrorRecord, JobRecord
+from queueapp.store.reads import Reads
+from queueapp.store.records import Cursor, ErrorRecord, JobRecord
+
+STATES = tuple(state.value for state in State)
+NEWEST_FIRST = {State.DEAD, State.ENDED}
+MAX_COUNT = 200
+MAX_NEXT = 250
+"""So many pending jobs are listed at most when no tenant is named, what would run next: 5 ms of the server's time."""
+MAX_LANES = 200
+STEPS = 4
+LOOKS = 1_000
+CURSOR_FORM = re.compile(r"(?:(qc?),([^,]*),)?(?:(-?[0-9]{1,17}),([A-Za-z0-9_-]{1,64})|,)")
+POSITION_FORM = re.compile(r"[0-9]{0,6}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,28 +65,59 @@ class JobView:
         return moment(self.record.due_ms)
 
     @property
+    def group(self) -> str:
+        """The group of a dead letter, see `deadletters.DeadGroup`; else empty."""
+        return self.record.group
+
+    @property
+    def wait(self) -> timedelta | None:
+        """How long it waited for its newest lease, or has been waiting; None before its time and where nobody knows."""
+        record = self.record
+        if record.state is State.PENDING:
+            return _span(record.ready_ms, int(time() * 1000))
+        if record.state is State.SCHEDULED or not record.leased_ms:
+            return None
+        return _span(record.ready_ms, record.leased_ms)
+
+    @property
+    def duration(self) -> timedelta | None:
+        """How long its newest attempt ran, or has been running; None when it did not run to an end of its own."""
+        record = self.record
+        if record.state is State.ACTIVE:
+            return _span(record.leased_ms, int(time() * 1000))
+        error = self.last_error
+        raised = error is not None and error.kind == "error" and error.at_ms == record.ended_ms
+        if record.outcome is Outcome.COMPLETED or (record.state is State.DEAD and raised):
+            return _span(record.leased_ms, record.ended_ms)
+        return None
+
+    @property
     def last_error(self) -> ErrorRecord | None:
         return self.record.errors[-1] if self.record.errors else None
 
     def arguments(self) -> tuple[list[Any], dict[str, Any]] | None:
         """`(args, kwargs)`, masked; None once the job has ended. For those who may see payloads."""
-        if self.record.payload is None:
-            return None
-        args, kwargs, _ = decode_arguments(self.record.payload)
-        return masked_args(self.record.task, args), masked(kwargs)
+        return shown_arguments(self.record)
 
     def result(self) -> Any:
         """What the task returned, masked. For those who may see payloads."""
-        return masked(decode_result(self.record.result))
+        return shown_result(self.record)
 
     def saved(self) -> dict[str, Any]:
-        """Progress and metadata that the task saved, masked."""
-        return {name: masked(decode_result(value)) for name, value in self.record.data.items()}
+        """The progress that the task told and the job's metadata, where there are any, masked."""
+        return shown_saved(self.record)
 
 
 def view(pool: str, record: JobRecord) -> JobView:
     """The view of a record that was read from this pool."""
     return JobView(id=shards.keys(pool).public_id(record.id), pool=pool, record=record)
+
+
+def views(pool: str, reads: Reads, ids: Sequence[str]) -> list[JobView]:
+    """The jobs of these inner ids that are there, in one round trip."""
+    if not ids:
+        return []
+    return [view(pool, record) for record in reads.jobs(ids) if record is not None]
 
 
 def find_job(public_id: str) -> JobView | None:
@@ -75,3 +128,153 @@ def find_job(public_id: str) -> JobView | None:
     pool, job_id = place
     record = shards.reads(pool).job(job_id)
     return view(pool, record) if record is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage:
+    """A page of jobs of one state."""
+
+    pool: str
+    state: str
+    total: int
+    exact: bool
+    """False: so many were to be looked through, and fewer may match."""
+    jobs: tuple[JobView, ...]
+    next_cursor: str | None
+    """None = this is the last page. A page with conditions may hold few jobs, or none, and not be the last."""
+
+
+def list_jobs(pool: str, state: str, *, tenant: str = "", task: str = "", cursor: str = "", count: int = 50) -> JobPage:
+    """At most `count` (up to 200) jobs of `pool` in `state`: at most 8 round trips, at most 4,000 rows looked at.
+
+    Active jobs by the end of their lease, scheduled ones by due time, ended and dead ones newest first. Pending ones of
+    a tenant lane by lane in their order, else what would run next, up to 250 (none while the pool is paused).
+    Raises InvalidOption for a state that there is not, or a cursor that no page gave.
+    """
+    if state not in STATES:
+        raise InvalidOption(f"{state!r} is no state of a job; there are {', '.join(STATES)}.")
+    count = max(1, min(count, MAX_COUNT))
+    reads = shards.reads(pool)
+    if state == State.PENDING:
+        if tenant:
+            return _pending_of(pool, reads, tenant, task, cursor, count)
+        return _next_to_run(pool, reads, task, cursor, count)
+    return _of_index(pool, reads, State(state), tenant, task, cursor, count)
+
+
+def _of_index(pool: str, reads: Reads, state: State, tenant: str, task: str, cursor: str, count: int) -> JobPage:
+    index = f"dead:{tenant}" if tenant and state is State.DEAD else state.value
+    rest = "" if index != state.value else tenant
+    _, _, after = _parsed(cursor)
+    ids: list[str] = []
+    for _ in range(STEPS):
+        page = reads.browse(
+            index,
+            newest=state in NEWEST_FIRST,
+            after=after,
+            count=count - len(ids),
+            looks=LOOKS,
+            tenant=rest,
+            task=task,
+        )
+        ids += page.ids
+        after = page.cursor
+        if after is None or len(ids) == count:
+            break
+    whole = not cursor and after is None
+    conditional = bool(rest or task)
+    return JobPage(
+        pool=pool,
+        state=state.value,
+        total=len(ids) if conditional and whole else page.size,
+        exact=whole or not conditional,
+        jobs=_still(pool, reads, ids, state),
+        next_cursor=None if after is None else ",".join(after),
+    )
+
+
+def _pending_of(pool: str, reads: Reads, tenant: str, task: str, cursor: str, count: int) -> JobPage:
+    """Queue by queue: lanes by name, in each the fresh work, then what continues."""
+    lanes = sorted({"main", *reads.lanes(tenant, MAX_LANES), *_configured_lanes(pool, tenant)})[: MAX_LANES + 1]
+    queues = [(lane, tier) for lane in lanes for tier in ("q", "qc")]
+    sizes = dict(zip(queues, reads.sizes([f"{tier}:{tenant}|{lane}" for lane, tier in queues]), strict=True))
+    tier, lane, after = _parsed(cursor)
+    ids: list[str] = []
+    steps, then = STEPS, ""
+    for queue in queues:
+        if not sizes[queue] or queue < (lane, tier):
+            continue
+        begin = after if queue == (lane, tier) else None
+        name = f"{queue[1]}:{tenant}|{queue[0]}"
+        while True:
+            if steps == 0 or len(ids) == count:
+                then = ",".join((queue[1], queue[0], *(begin or ("", ""))))
+                break
+            page = reads.browse(name, after=begin, count=count - len(ids), looks=LOOKS, task=task)
+            steps -= 1
+            ids += page.ids
+            begin = page.cursor
+            if begin is None:
+                break
+        if then:
+            break
+    whole = not cursor and not then
+    return JobPage(
+        pool=pool,
+        state=State.PENDING.value,
+        total=len(ids) if task and whole else sum(sizes.values()),
+        exact=len(lanes) <= MAX_LANES and (whole or not task),
+        jobs=_still(pool, reads, ids, State.PENDING),
+        next_cursor=then or None,
+    )
+
+
+def _next_to_run(pool: str, reads: Reads, task: str, cursor: str, count: int) -> JobPage:
+    """What would be leased next. The cursor is a number of jobs: this order changes with every lease."""
+    if not POSITION_FORM.fullmatch(cursor):
+        raise _no_cursor(cursor)
+    position = int(cursor or 0)
+    asked = min(MAX_NEXT, position + (STEPS if task else 1) * count)
+    waiting, upcoming = reads.pending_count(), [job_id for _, _, job_id in reads.peek(asked)]
+    jobs: list[JobView] = []
+    for _ in range(STEPS):
+        chunk = upcoming[position : position + count - len(jobs)]
+        jobs += [job for job in _still(pool, reads, chunk, State.PENDING) if task in ("", job.record.task)]
+        position += len(chunk)
+    more = position < len(upcoming) or len(upcoming) == asked < MAX_NEXT
+    return JobPage(
+        pool=pool,
+        state=State.PENDING.value,
+        total=waiting,
+        exact=not task,
+        jobs=tuple(jobs),
+        next_cursor=str(position) if more else None,
+    )
+
+
+def _configured_lanes(pool: str, tenant: str) -> set[str]:
+    """Lanes that may be paused or full: those stand in no walk, and only what was configured names them."""
+    rows = TenantLimits.objects.filter(pool__name=pool, tenant__key=tenant).exclude(lane="")
+    return set(rows.values_list("lane", flat=True)[:MAX_LANES])
+
+
+def _still(pool: str, reads: Reads, ids: Sequence[str], state: State) -> tuple[JobView, ...]:
+    """Those that are in the state when they are read."""
+    return tuple(job for job in views(pool, reads, ids) if job.record.state is state)
+
+
+def _parsed(cursor: str) -> tuple[str, str, Cursor | None]:
+    """(tier, lane, place) of a cursor."""
+    match = CURSOR_FORM.fullmatch(cursor or ",")
+    if match is None:
+        raise _no_cursor(cursor)
+    tier, lane, score, job_id = match.groups()
+    return tier or "", lane or "", (score, job_id) if job_id else None
+
+
+def _no_cursor(cursor: str) -> InvalidOption:
+    return InvalidOption(f"{cursor!r} is no cursor: give `next_cursor` of the page before, or none for the first page.")
+
+
+def _span(first_ms: int, last_ms: int) -> timedelta | None:
+    return timedelta(milliseconds=max(0, last_ms - first_ms)) if first_ms else None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from queueapp.conf import settings
+from queueapp.inspection.waits import longest_wait
 from queueapp.store import shards
 from queueapp.store.records import PoolOverview
 
@@ -39,9 +40,22 @@ class PoolStatus:
     dead: int
     ended: int
     tenants: Mapping[str, int]
-    """Tenant → waiting jobs, the largest first."""
+    """Tenant → waiting jobs, the largest first; a thousand tenants at most."""
     workers: tuple[WorkerStatus, ...]
     leader: str
+    """Who leads now; empty = nobody."""
+    leader_epoch: int
+    """Of the newest term, in force or not: the moment in ms at which it began; 0 = there was none."""
+    leader_until: int
+    """Moment in ms at which the lease of leadership ends unless it is renewed; 0 = nobody leads."""
+    last_tick: int
+    """Moment in ms at which a leader last renewed its lease; stands still while nobody leads."""
+    oldest_wait_ms: int
+    """How long the pending job has waited that has waited longest; 0 = none is pending."""
+    oldest_wait_exact: bool
+    """False: a large pool, of which a share was looked at (`waits`): at least so long."""
+    tenant_count: int
+    """How many tenants have waiting jobs."""
     stats: Mapping[str, int]
     notes: tuple[str, ...]
     """What stands still, or looks like a mistake, in words."""
@@ -51,6 +65,7 @@ def pool_status(pool: str) -> PoolStatus:
     """Reads one pool. Raises StoreUnavailable within about a second."""
     reads = shards.reads(pool)
     seen, configured = reads.overview(), reads.configured()
+    wait = longest_wait(reads)
     live_ms = max(LIVE_MS, 2 * settings.lease_ms)
     workers = tuple(
         WorkerStatus(
@@ -74,6 +89,12 @@ def pool_status(pool: str) -> PoolStatus:
         tenants=dict(sorted(seen.tenants.items(), key=lambda item: (-item[1], item[0]))),
         workers=workers,
         leader=seen.leader,
+        leader_epoch=seen.leader_epoch,
+        leader_until=seen.leader_until_ms if seen.leader else 0,
+        last_tick=seen.last_tick_ms,
+        oldest_wait_ms=wait.ms,
+        oldest_wait_exact=wait.exact,
+        tenant_count=seen.tenant_count,
         stats=dict(sorted(seen.stats.items())),
         notes=tuple(_notes(seen, workers, paused=configured.paused)),
     )
@@ -85,7 +106,10 @@ def _notes(seen: PoolOverview, workers: tuple[WorkerStatus, ...], *, paused: boo
     if seen.waiting and not any(worker.live for worker in workers):
         yield "No worker serves this pool: start one with `manage.py worker`."
     if not seen.leader:
-        yield "No scheduler runs: saved limits are not repaired, and old results stay. Start `manage.py scheduler`."
+        yield (
+            "No scheduler runs. Workers still promote due jobs and recover those of lost workers. What stands still: "
+            "relay of the outbox, sync repair of saved limits, removal of old results. Start `manage.py scheduler`."
+        )
     if seen.quarantined:
         yield f"{seen.quarantined} jobs were set aside because their rows are not of Ductor's making."
     forgotten = seen.tenants.get(settings.tenant_default, 0)

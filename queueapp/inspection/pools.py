@@ -1,10 +1,10 @@
-"""Which pools there are: those of the settings, those with a row, and those that the store has seen."""
+"""Which pools there are: those of the settings, those with a row, those that the store has seen. Tenants with a row."""
 
 from __future__ import annotations
 
 from queueapp import conf
 from queueapp.errors import UnknownPool
-from queueapp.models import Pool
+from queueapp.models import Pool, Tenant
 from queueapp.store import shards
 
 
@@ -16,6 +16,11 @@ def declared_pools() -> list[str]:
 def all_pools() -> list[str]:
     """The declared ones and whatever else the store has jobs of, such as a pool that left the settings."""
     return sorted({*declared_pools(), *shards.pools()})
+
+
+def first_tenants(count: int) -> list[str]:
+    """The tenants of the first `count` rows that were made: the same ones in every process."""
+    return list(Tenant.objects.order_by("pk").values_list("key", flat=True)[:count])
 
 
 def require(names: list[str], known: list[str]) -> None:

@@ -16,6 +16,7 @@ from queueapp.producer.client import Prepared
 from queueapp.producer.results import DEFERRED, DuctorResult
 from queueapp.producer.sending import Answer, asend_each, send_each
 from queueapp.producer.task import BoundTask
+from queueapp.producer.tenancy import settle
 from queueapp.store.records import Enqueued, JobRecord
 
 
@@ -80,6 +81,8 @@ async def aenqueue_many(jobs: Iterable[BoundTask]) -> list[Outcome]:
             if _is_foreign(bound):
                 places.append(Outcome(word="enqueued", result=await bound.task.aenqueue(*bound.args, **bound.kwargs)))
                 continue
+            if bound.task.tenant is None:
+                await settle()
             prepared = _prepare(bound)
             await rows.arequire_pool(prepared.pool)
             await rows.arequire_tenant(prepared.job.tenant)
@@ -111,10 +114,12 @@ def _prepare(bound: BoundTask) -> Prepared:
 
 
 def _defer(places: list[Place]) -> None:
-    """Give jobs that wait for a commit to their transactions, all with one option in one callback."""
-    for option in (None, True, False):
-        alike = [(position, prepared) for position, prepared in _waiting(places) if prepared.task.on_commit is option]
-        handles = client.defer([prepared for _, prepared in alike]) if alike else []
+    """Give jobs that wait for a commit to their transactions, all with the same options in one callback."""
+    groups: dict[tuple[bool | None, str | None], list[tuple[int, Prepared]]] = {}
+    for position, prepared in _waiting(places):
+        groups.setdefault((prepared.task.on_commit, prepared.task.database), []).append((position, prepared))
+    for alike in groups.values():
+        handles = client.defer([prepared for _, prepared in alike])
         for (position, _), handle in zip(alike, handles, strict=False):
             places[position] = Outcome(word=DEFERRED, result=handle)
 

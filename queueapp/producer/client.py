@@ -12,19 +12,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
-from queueapp.codec import digest, encode_arguments, fingerprint
-from queueapp.compat import Task, TaskResult, task_enqueued
+from queueapp import metrics
+from queueapp.codec import decode_arguments, digest, encode_arguments, fingerprint
+from queueapp.compat import Task, task_enqueued
 from queueapp.conf import default_alias, settings
 from queueapp.errors import DuctorError, IdempotencyConflict, PayloadTooLarge, StoreError
-from queueapp.producer import rows, transactions
+from queueapp.producer import outbox, rows, transactions
 from queueapp.producer.backoff import to_options
 from queueapp.producer.discovery import registry
 from queueapp.producer.results import DEFERRED, DuctorResult, moment, result_from_record, sent_result
 from queueapp.producer.sending import Answer, asend_each, send_each
 from queueapp.producer.task import DuctorTask, adopt
-from queueapp.producer.tenancy import resolve_tenant
+from queueapp.producer.tenancy import resolve_tenant, settle
 from queueapp.signals import enqueue_failed
 from queueapp.states import State
 from queueapp.store import shards
@@ -72,6 +73,10 @@ class Prepared:
         return State.SCHEDULED.value if later else State.PENDING.value
 
 
+Failure = tuple[Prepared, DuctorResult, DuctorError]
+"""A job that its store did not take after commit, its handle, and why."""
+
+
 def submit(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> DuctorResult:
     """Enqueue one job, at once or after commit; the handle carries its id either way.
 
@@ -94,6 +99,8 @@ def submit(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ductor
 
 async def asubmit(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> DuctorResult:
     """See `submit`."""
+    if getattr(task, "tenant", None) is None:
+        await settle()
     prepared = prepare(task, args, kwargs)
     await rows.arequire_pool(prepared.pool)
     await rows.arequire_tenant(prepared.job.tenant)
@@ -109,9 +116,9 @@ async def asubmit(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 
 
 def prepare(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Prepared:
-    """Check and encode a job, without the store and without the database."""
+    """Check and encode a job, without the store and without our tables; a host's tenant resolvers may be asked."""
     ours = adopt(task)
-    payload = encode_arguments(args, kwargs, _options(ours))
+    payload = encode_arguments(args, kwargs, _options(ours), typed=ours.typed)
     if len(payload) > settings.max_payload_bytes:
         raise PayloadTooLarge(
             f"The arguments of {ours.module_path} have {len(payload)} bytes as JSON; MAX_PAYLOAD_BYTES allows "
@@ -122,7 +129,7 @@ def prepare(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Prepa
     job = NewJob(
         id=new_id(),
         task=name,
-        tenant=resolve_tenant(ours.tenant),
+        tenant=resolve_tenant(ours.tenant, name),
         payload=payload,
         fingerprint=fingerprint(name, payload, canonical=key is not None),
         lane=ours.lane,
@@ -135,6 +142,8 @@ def prepare(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Prepa
         idempotency=digest(key) if key is not None else "",
         idempotency_ttl_ms=settings.idempotency_ttl_ms,
     )
+    # As the worker will get them: a copy, in which a tuple is a list unless the task is typed.
+    args, kwargs, _ = decode_arguments(payload)
     return Prepared(task=ours, job=job, args=args, kwargs=kwargs)
 
 
@@ -149,6 +158,12 @@ def _options(task: DuctorTask) -> dict[str, Any]:
             found["backoff"] = portable
     if task.backend != default_alias():
         found["backend"] = task.backend
+    if task.metadata:
+        found["metadata"] = task.metadata
+    if task.sensitive:
+        found["sensitive"] = list(task.sensitive) if isinstance(task.sensitive, tuple) else True
+    if declared is not None and declared.typed != task.typed:
+        found["typed"] = task.typed
     return found
 
 
@@ -196,46 +211,67 @@ def standing_in(prepared: Prepared, answer: Enqueued, record: JobRecord | None) 
     return result
 
 
-def announce(prepared: Prepared, result: TaskResult) -> None:
+class Watcher(Protocol):
+    """Follows every accepted job. A host's tests have one (`queueapp.testing`), nobody else does."""
+
+    def accepted(self, prepared: Prepared, result: DuctorResult) -> None: ...
+
+    async def aaccepted(self, prepared: Prepared, result: DuctorResult) -> None: ...
+
+
+watcher: Watcher | None = None
+
+
+def announce(prepared: Prepared, result: DuctorResult) -> None:
     """Send `task_enqueued`, once per accepted job. A receiver that raises is logged by Django and changes nothing."""
     task_enqueued.send_robust(sender=prepared.sender, task_result=result)
+    if watcher is not None:
+        watcher.accepted(prepared, result)
 
 
-async def aannounce(prepared: Prepared, result: TaskResult) -> None:
+async def aannounce(prepared: Prepared, result: DuctorResult) -> None:
     """See `announce`. Only where asynchronous receivers wait to be awaited does Django take a thread for the others."""
     # The last part of an entry says whether the receiver is asynchronous, in every Django from 5.2 on.
     if any(entry[-1] for entry in task_enqueued.receivers):
         await task_enqueued.asend_robust(sender=prepared.sender, task_result=result)
     else:
-        announce(prepared, result)
+        task_enqueued.send_robust(sender=prepared.sender, task_result=result)
+    if watcher is not None:
+        await watcher.aaccepted(prepared, result)
 
 
 # -- after commit ------------------------------------------------------------------------------------------------
 
 
 def defer(batch: Sequence[Prepared]) -> list[DuctorResult]:
-    """Handles of jobs that go out after commit; none when they are to be sent now. All share the option `on_commit`."""
+    """Handles of jobs that go out after commit; none when they are to be sent now.
+
+    All share the options `on_commit` and `database`.
+    """
     handles: list[DuctorResult] = []
-    if transactions.defer(lambda: send_late(batch, handles), batch[0].task.on_commit):
+    task = batch[0].task
+    if transactions.defer(lambda aliases: send_late(batch, handles, aliases), task.on_commit, task.database):
         handles += [prepared.deferred() for prepared in batch]
     return handles
 
 
-def send_late(batch: Sequence[Prepared], handles: Sequence[DuctorResult]) -> None:
-    """Send what waited for its commit, and fill the handles. Never raises: the caller is gone.
+def send_late(batch: Sequence[Prepared], handles: Sequence[DuctorResult], aliases: Sequence[str]) -> None:
+    """Send what waited for the commits of `aliases`, and fill the handles. Never raises: the caller is gone.
 
-    A handle whose idempotency key stands for an earlier job becomes that job's, id included.
+    A handle whose idempotency key stands for an earlier job becomes that job's, id included. Jobs that the store could
+    not take are kept in the outbox (`ON_COMMIT_FAILURE`).
     """
-    try:
-        answers: Sequence[Answer] = send_each([(prepared.pool, prepared.job) for prepared in batch])
-    except Exception as error:
-        logger.exception("Sending after commit failed", extra={"jobs": [handle.id for handle in handles]})
-        answers = [StoreError(f"Sending after commit failed: {error!r}")] * len(batch)
-    for prepared, handle, answer in zip(batch, handles, answers, strict=True):
+    waiting = list(zip(batch, handles, strict=True))
+    if away := outbox.away():
+        # The store was not there a moment ago: these are kept unasked, and only what cannot be kept asks again.
+        failures = _keep([(prepared, handle, away) for prepared, handle in waiting], aliases)
+        waiting = [(prepared, handle) for prepared, handle, _ in failures]
+    failed: list[Failure] = []
+    for (prepared, handle), answer in zip(waiting, _try_send([prepared for prepared, _ in waiting]), strict=True):
         try:
             accepted = check(prepared, answer)
         except DuctorError as error:
-            _failed_late(prepared, handle, error)
+            failed.append((prepared, handle, error))
         else:
             handle._set(
                 id=shards.keys(prepared.pool).public_id(accepted.id),
@@ -245,13 +281,41 @@ def send_late(batch: Sequence[Prepared], handles: Sequence[DuctorResult]) -> Non
             )
             if accepted.outcome == "enqueued":
                 announce(prepared, handle)
+    for prepared, handle, fault in _keep(failed, aliases):
+        _failed_late(prepared, handle, fault, kept=False)
 
 
-def _failed_late(prepared: Prepared, handle: DuctorResult, error: DuctorError) -> None:
+def _try_send(batch: Sequence[Prepared]) -> Sequence[Answer]:
+    try:
+        return send_each([(prepared.pool, prepared.job) for prepared in batch])
+    except Exception as error:
+        jobs = [shards.keys(prepared.pool).public_id(prepared.job.id) for prepared in batch]
+        logger.exception("Sending after commit failed", extra={"jobs": jobs})
+        return [StoreError(f"Sending after commit failed: {error!r}")] * len(batch)
+
+
+def _keep(failures: Sequence[Failure], aliases: Sequence[str]) -> list[Failure]:
+    """Give failed sends to the outbox; those that it did not keep."""
+    kept = outbox.keep([(prepared, error) for prepared, _, error in failures], aliases)
+    left = []
+    for prepared, handle, error in failures:
+        if alias := kept.get(prepared.job.id):
+            handle._set(outbox=alias)
+            _failed_late(prepared, handle, error, kept=True)
+        else:
+            left.append((prepared, handle, error))
+    return left
+
+
+def _failed_late(prepared: Prepared, handle: DuctorResult, error: DuctorError, *, kept: bool) -> None:
     handle._set(send_error=error)
     logger.error(
-        "A job was not accepted after commit: %s",
+        "A job was not accepted after commit%s: %s",
+        "; the outbox keeps it" if kept else "",
         error,
         extra={"job_id": handle.id, "task": prepared.job.task, "tenant": prepared.job.tenant, "code": error.code},
     )
-    enqueue_failed.send_robust(sender=prepared.sender, task_result=handle, error=error, payload=prepared.job.payload)
+    metrics.enqueue_failed(prepared.pool, error.code)
+    enqueue_failed.send_robust(
+        sender=prepared.sender, task_result=handle, error=error, payload=prepared.job.payload, kept=kept
+    )

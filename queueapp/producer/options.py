@@ -2,40 +2,77 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from difflib import get_close_matches
+from typing import Any, TypedDict
 
+from django.db import connections
+
+from queueapp.codec import decode_result, encode_result
 from queueapp.compat import InvalidTask
-from queueapp.errors import InvalidOption, NotYet, UnknownPool
+from queueapp.errors import InvalidOption, NotYet, UnknownPool, UnserialisableArgument
 from queueapp.names import LANE_FORM
 from queueapp.producer.backoff import coerce
 from queueapp.producer.tenancy import tenant_id
+from queueapp.setting_readers import Backoff
 
 COST_MAX = 1_000_000_000
 IDEMPOTENCY_KEY_MAX = 1024
+METADATA_MAX_BYTES = 16 * 1024
 EXPIRES_MAX_S = 10 * 365 * 86_400
+SENSITIVE_FORM = re.compile(r"[^\W\d]\w*(\.[^.]+)*")
 TASK_NAME_FORM = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
-USING = (
-    "priority",
-    "queue_name",
-    "run_after",
-    "backend",
-    "tenant",
-    "lane",
-    "cost",
-    "expires_after",
-    "idempotency_key",
-    "max_attempts",
-    "max_crashes",
-    "backoff",
-    "on_commit",
-)
-"""Options of `.using()`."""
-TASK = (*(name for name in USING if name != "run_after"), "takes_context", "api", "aliases")
-"""Options of `@task`."""
+
+class Using(TypedDict, total=False):
+    """The options of `.using()`. None leaves an option as it is."""
+
+    priority: int | None
+    queue_name: str | None
+    run_after: datetime | None
+    backend: str | None
+    tenant: object
+    lane: str | None
+    cost: float | None
+    expires_after: float | timedelta | None
+    idempotency_key: str | None
+    max_attempts: int | None
+    max_crashes: int | None
+    backoff: Backoff | float | timedelta | None
+    on_commit: bool | None
+    database: str | None
+    metadata: Mapping[str, Any] | None
+    typed: bool | None
+
+
+class Declared(TypedDict, total=False):
+    """The options of `@task`, beside `takes_context`. None leaves an option at its default."""
+
+    priority: int | None
+    queue_name: str | None
+    backend: str | None
+    tenant: object
+    lane: str | None
+    cost: float | None
+    expires_after: float | timedelta | None
+    idempotency_key: str | None
+    max_attempts: int | None
+    max_crashes: int | None
+    backoff: Backoff | float | timedelta | None
+    on_commit: bool | None
+    database: str | None
+    metadata: Mapping[str, Any] | None
+    typed: bool | None
+    sensitive: Iterable[str] | bool | None
+    api: bool | None
+    aliases: Iterable[str] | None
+
+
+USING = tuple(Using.__annotations__)
+TASK = (*Declared.__annotations__, "takes_context")
 NOT_YET = frozenset(
     {
         "deadline",
@@ -45,11 +82,7 @@ NOT_YET = frozenset(
         "on_throttle",
         "timeout",
         "soft_timeout",
-        "metadata",
         "durable",
-        "database",
-        "sensitive",
-        "typed",
     }
 )
 """Options of later releases, refused by name until something honours them."""
@@ -149,6 +182,58 @@ def _aliases(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _database(value: object) -> str:
+    if not isinstance(value, str) or value not in connections.settings:
+        known = ", ".join(sorted(connections.settings))
+        raise InvalidTaskOption(f"database is {value!r}: it must be an alias of DATABASES; known: {known}.")
+    return value
+
+
+def _metadata(value: object) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidTaskOption(f"metadata is {value!r}: it must be a mapping that can be written as JSON.")
+    try:
+        # Through JSON: a copy that whoever gave it can change no more, as its readers will get it.
+        encoded = encode_result(value, name="metadata") or b""
+        written: dict[str, Any] = decode_result(encoded)
+    except UnserialisableArgument as error:
+        raise InvalidTaskOption(f"metadata must be a mapping that can be written as JSON. {error}") from None
+    if len(encoded) > METADATA_MAX_BYTES:
+        raise InvalidTaskOption(
+            f"metadata has {len(encoded)} bytes as JSON: it must be at most {METADATA_MAX_BYTES}. Pass large data as "
+            "arguments."
+        )
+    return written
+
+
+def _sensitive(value: object) -> tuple[str, ...] | bool:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, (list, tuple, set, frozenset)):
+        raise InvalidTaskOption(f"sensitive is {value!r}: it must be a list of the names of parameters, or True.")
+    for name in value:
+        if not isinstance(name, str) or not SENSITIVE_FORM.fullmatch(name):
+            raise InvalidTaskOption(
+                f"sensitive has {name!r}: it must be the name of a parameter, or a path into one, as in 'card.number'."
+            )
+    return tuple(sorted(value)) if isinstance(value, (set, frozenset)) else tuple(value)
+
+
+def require_parameters(function: Callable[..., object], sensitive: tuple[str, ...] | bool) -> None:
+    """Raises InvalidTaskOption for a name in `sensitive` that no parameter has: what it means to hide would show."""
+    if isinstance(sensitive, bool) or not sensitive:
+        return
+    parameters = inspect.signature(function).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    for path in sensitive:
+        if path.partition(".")[0] not in parameters:
+            raise InvalidTaskOption(
+                f"sensitive has {path!r}: {function.__name__} must have a parameter of this name; it has "
+                f"{', '.join(parameters) or 'none'}."
+            )
+
+
 READERS: dict[str, Callable[[object], object]] = {
     "tenant": tenant_id,
     "lane": _lane,
@@ -159,6 +244,10 @@ READERS: dict[str, Callable[[object], object]] = {
     "max_crashes": _whole("max_crashes", 1, 1_000_000),
     "backoff": coerce,
     "on_commit": _switch("on_commit"),
+    "database": _database,
+    "metadata": _metadata,
+    "typed": _switch("typed"),
+    "sensitive": _sensitive,
     "api": _switch("api"),
     "aliases": _aliases,
 }

@@ -6,17 +6,18 @@ frozen for its holder; `refresh()`, `wait()` and the send after commit fill it, 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from queueapp.codec import decode_arguments, decode_result
-from queueapp.compat import Task, TaskError, TaskResult, TaskResultStatus
+from queueapp.compat import GenericResult, Task, TaskError, TaskResult, TaskResultStatus
 from queueapp.conf import default_alias
 from queueapp.errors import DuctorError, NotSentYet, UnknownTask
 from queueapp.producer import waiting
-from queueapp.producer.task import DuctorTask, find, unchecked
+from queueapp.producer.task import DuctorTask, R, find, unchecked
 from queueapp.states import Outcome as Ending
 from queueapp.states import State
 from queueapp.store import shards
@@ -25,6 +26,13 @@ from queueapp.store.records import ErrorRecord, JobRecord, LeasedJob
 
 DEFERRED = "deferred"
 """The state of a job that is sent when its transaction commits."""
+
+PROGRESS, METADATA, GIVEN = "progress", "metadata", "given"
+"""What a job's saved data has: what the body saved, and the metadata that the job was given, saved when it first runs.
+
+An ended job keeps no payload, in which its metadata came; two names, because the worker need not know what an earlier
+run saved in order to save what was given again.
+"""
 
 STATUSES: dict[State, TaskResultStatus] = {
     State.PENDING: TaskResultStatus.READY,
@@ -51,11 +59,13 @@ _REFRESHED = (
     "state",
     "outcome",
     "reason",
+    "metadata",
+    "progress",
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DuctorResult(TaskResult):  # type: ignore[misc]  # the stubs do not know that TaskResult is frozen
+class DuctorResult(GenericResult[..., R]):  # type: ignore[misc]  # the stubs do not know that TaskResult is frozen
     """A job as its caller sees it. `status` is django.tasks' word, `state` and `outcome` are Ductor's."""
 
     state: str = State.PENDING.value
@@ -65,39 +75,70 @@ class DuctorResult(TaskResult):  # type: ignore[misc]  # the stubs do not know t
     reason: str = ""
     """Why a dead letter died: error, worker_lost, unknown_task, or what an operator gave."""
     send_error: DuctorError | None = None
-    """Why the job was not accepted after commit; it does not exist then."""
+    """Why the job was not accepted after commit; unless the outbox keeps it, it does not exist."""
+    outbox: str = ""
+    """The database whose outbox keeps the job until a scheduler can send it; "" in every other case."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """What the option `metadata` gave, or what the body saved since. A job that ended without running has none."""
+    progress: dict[str, Any] | None = None
+    """What the body told last with `set_progress`: `done`, `total` and `message`; None when it told nothing."""
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, parameters: object) -> type[DuctorResult]:
+            return cls  # for annotations that are looked at
+
+    def __post_init__(self) -> None:
+        """Nothing: arguments come from a payload, in JSON's own types already or as `typed` keeps them."""
 
     def refresh(self) -> None:
-        """Read the job anew; does nothing before it is sent. TaskResultDoesNotExist: retention has removed it."""
-        if self.state != DEFERRED:
+        """Read the job anew; does nothing before it is sent. TaskResultDoesNotExist: retention has removed it.
+
+        Where the outbox keeps the job, this looks whether the store has it by now.
+        """
+        if self.outbox:
+            _outbox().refresh(self)
+        elif self.state != DEFERRED:
             self._take(self.task.get_backend().get_result(self.id))
 
     async def arefresh(self) -> None:
         """See `refresh`."""
-        if self.state != DEFERRED:
+        if self.outbox:
+            await _outbox().arefresh(self)
+        elif self.state != DEFERRED:
             self._take(await self.task.get_backend().aget_result(self.id))
 
-    def wait(self, timeout: float | timedelta | None = None) -> DuctorResult:
+    def wait(self, timeout: float | timedelta | None = None) -> DuctorResult[R]:
         """Block until the job has ended or is a dead letter; returns this handle, refreshed.
 
         Raises WaitTimeout after `timeout` seconds (None waits for ever), NotSentYet at once for a job that its
-        transaction has not sent, TaskResultDoesNotExist when retention removed the job meanwhile.
+        transaction has not sent or that is still in the outbox, TaskResultDoesNotExist when retention removed the job
+        meanwhile.
         """
         if not self.is_finished:
+            if self.outbox:
+                self.refresh()
             self._require_sent()
             waiting.wait(self.task.queue_name, self.id[-LENGTH:], timeout)
             self.refresh()
         return self
 
-    async def await_(self, timeout: float | timedelta | None = None) -> DuctorResult:
+    async def await_(self, timeout: float | timedelta | None = None) -> DuctorResult[R]:
         """`wait` without blocking the event loop."""
         if not self.is_finished:
+            if self.outbox:
+                await self.arefresh()
             self._require_sent()
             await waiting.await_(self.task.queue_name, self.id[-LENGTH:], timeout)
             await self.arefresh()
         return self
 
     def _require_sent(self) -> None:
+        if self.outbox:
+            raise NotSentYet(
+                f"Job {self.id} waits in the outbox of the database {self.outbox!r}, because of: {self.send_error} "
+                "A scheduler sends it as soon as the store takes it; does one run? refresh() looks again."
+            ) from self.send_error
         if self.send_error is not None:
             raise NotSentYet(f"Job {self.id} was not accepted after commit: {self.send_error}") from self.send_error
         if self.state == DEFERRED:
@@ -115,6 +156,13 @@ class DuctorResult(TaskResult):  # type: ignore[misc]  # the stubs do not know t
         # Frozen for its holders; the producer fills it, as django.tasks' own backends do.
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+
+def _outbox() -> Any:
+    """The outbox, which makes results and so cannot be imported above."""
+    from queueapp.producer import outbox
+
+    return outbox
 
 
 def sent_result(
@@ -136,12 +184,19 @@ def sent_result(
         worker_ids=[],
         state=state,
         outcome=outcome,
+        metadata=_given_metadata(task),
     )
+
+
+def _given_metadata(task: Task) -> dict[str, Any]:
+    """A copy, deep because whoever holds the result may change it."""
+    return copy.deepcopy(dict(getattr(task, "metadata", None) or {}))
 
 
 def result_from_record(record: JobRecord, pool: str, alias: str | None = None) -> DuctorResult:
     """The result of a job as the store has it. An ended job has no arguments any more; `args` is then empty."""
     args, kwargs, options = decode_arguments(record.payload) if record.payload else ([], {}, {})
+    saved = saved_metadata(record.data)
     backend = alias or options.get("backend") or default_alias() or "default"
     errors = [_task_error(error) for error in record.errors if error.kind == "error"]
     status = STATUSES.get(record.state)
@@ -163,6 +218,8 @@ def result_from_record(record: JobRecord, pool: str, alias: str | None = None) -
         state=record.state.value,
         outcome=record.outcome.value if record.outcome else "",
         reason=record.reason,
+        metadata=options.get("metadata", {}) if saved is None else saved,
+        progress=decode_result(record.data.get(PROGRESS)),
     )
     if status is TaskResultStatus.SUCCESSFUL:
         object.__setattr__(result, "_return_value", decode_result(record.result))
@@ -189,12 +246,32 @@ def running_result(
         # django.tasks counts attempts by these; who held the earlier leases does not travel with this one.
         worker_ids=[""] * earlier + [worker],
         state=State.ACTIVE.value,
+        metadata=_given_metadata(task),
     )
 
 
 def moment(at_ms: int) -> datetime | None:
     """An aware datetime of milliseconds since the epoch; None for 0, which the store uses for "not yet"."""
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC) if at_ms else None
+
+
+def metadata_of(record: JobRecord) -> dict[str, Any]:
+    """A job's metadata, wherever it stands now."""
+    saved = saved_metadata(record.data)
+    if saved is not None:
+        return saved
+    given: dict[str, Any] = decode_arguments(record.payload)[2].get("metadata", {}) if record.payload else {}
+    return given
+
+
+def saved_metadata(data: Mapping[str, bytes]) -> dict[str, Any] | None:
+    """The metadata among what a job saved; None when it saved none.
+
+    What the body saved stands whole: it began with what the job was given.
+    """
+    encoded = data.get(METADATA, data.get(GIVEN))
+    metadata: dict[str, Any] | None = decode_result(encoded)
+    return metadata
 
 
 def _task_error(error: ErrorRecord) -> TaskError:
@@ -233,7 +310,16 @@ def _task_of(record: JobRecord, pool: str, backend: str) -> DuctorTask:
             func=_stand_in(record.task, str(error)), queue_name=pool, priority=record.priority, backend=backend
         )
     run_after = moment(record.due_ms) if record.state is State.SCHEDULED else None
-    return unchecked(known, queue_name=pool, priority=record.priority, backend=backend, run_after=run_after)
+    # With tenant and lane, so that a tool that enqueues `result.task` anew, as monitors do, loses neither.
+    return unchecked(
+        known,
+        queue_name=pool,
+        priority=record.priority,
+        backend=backend,
+        run_after=run_after,
+        tenant=record.tenant,
+        lane=record.lane,
+    )
 
 
 def _stand_in(name: str, message: str) -> Any:

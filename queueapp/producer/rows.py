@@ -14,6 +14,7 @@ from django.core.signals import setting_changed
 
 from queueapp.conf import known_pools, settings
 from queueapp.errors import UnknownTenant
+from queueapp.names import POOL_FORM
 from queueapp.producer.options import UnknownQueue
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ _seen: dict[tuple[str, str], float] = {}
 def require_pool(name: str) -> None:
     """Raises UnknownQueue, which lists the known pools, unless the settings or a Pool row name this one."""
     if name not in known_pools() and not _remembered("pool", name):
-        if not _pool_rows().filter(name=name).exists():
+        # PostgreSQL cannot even be asked for some of the texts that are no names.
+        if not (POOL_FORM.fullmatch(name) and _pool_rows().filter(name=name).exists()):
             raise _unknown_pool(name, set(_pool_rows().values_list("name", flat=True)))
         _remember("pool", name)
 
@@ -36,7 +38,7 @@ def require_pool(name: str) -> None:
 async def arequire_pool(name: str) -> None:
     """See `require_pool`."""
     if name not in known_pools() and not _remembered("pool", name):
-        if not await _pool_rows().filter(name=name).aexists():
+        if not (POOL_FORM.fullmatch(name) and await _pool_rows().filter(name=name).aexists()):
             raise _unknown_pool(name, {row async for row in _pool_rows().values_list("name", flat=True)})
         _remember("pool", name)
 

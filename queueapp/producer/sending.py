@@ -56,6 +56,7 @@ def _send(pool: str, jobs: Sequence[NewJob]) -> dict[str, Answer]:
 
 async def _asend(pool: str, jobs: Sequence[NewJob]) -> dict[str, Answer]:
     try:
+        await shards.arecord(pool)
         found = await shards.async_store(pool).enqueue(jobs)
     except StoreError as error:
         return {job.id: error for job in jobs}

@@ -7,12 +7,12 @@ the backend's (`queueapp/backend.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from queueapp.compat import Task
+from queueapp.compat import GenericTask, Task
 from queueapp.conf import default_alias
 from queueapp.producer import backoff as backoffs
 from queueapp.producer import options
@@ -20,14 +20,25 @@ from queueapp.producer.discovery import find, registry
 from queueapp.setting_readers import Backoff
 
 if TYPE_CHECKING:
+    import typing_extensions
+
     from queueapp.producer.results import DuctorResult
+
+    # With defaults, so that a bare `DuctorTask` is one of any function.
+    P = typing_extensions.ParamSpec("P", default=...)
+    R = typing_extensions.TypeVar("R", default=Any)
+else:
+    P, R = ParamSpec("P"), TypeVar("R")
 
 __all__ = ["BoundTask", "DuctorTask", "adopt", "find", "registry", "task", "unchecked"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DuctorTask(Task):
-    """A function that can be enqueued. The second group of fields is Ductor's; None leaves it to the settings."""
+class DuctorTask(GenericTask[P, R]):
+    """A function that can be enqueued. The second group of fields is Ductor's; None leaves it to the settings.
+
+    `P` are the parameters that `enqueue` takes (those of the function, but for the context), `R` is what it returns.
+    """
 
     priority: int = 0
     backend: str = "default"
@@ -53,6 +64,14 @@ class DuctorTask(Task):
     """Delay before another attempt; None: `BACKOFF`."""
     on_commit: bool | None = None
     """Inside a transaction, send after commit; None: `ENQUEUE_ON_COMMIT`."""
+    database: str | None = None
+    """Only a transaction on this alias is waited for; None: every open one."""
+    metadata: Mapping[str, Any] | None = field(default=None, hash=False)
+    """Travels with the job: `context.metadata`, `result.metadata`."""
+    typed: bool = False
+    """Arguments and result keep tuple, bytes, UUID, Decimal and the types of datetime."""
+    sensitive: tuple[str, ...] | bool = ()
+    """Parameters, or paths into them, whose values are never shown; True: nor the result, nor what errors say."""
     api: bool = False
     """May be enqueued over REST."""
     aliases: tuple[str, ...] = ()
@@ -63,62 +82,37 @@ class DuctorTask(Task):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, options.read(name, value))
+        options.require_parameters(self.func, self.sensitive)
         # Not zero-argument super(): in a dataclass with slots that refers to the class before the slots were made.
         Task.__post_init__(self)
 
-    def using(
-        self,
-        *,
-        priority: int | None = None,
-        queue_name: str | None = None,
-        run_after: datetime | None = None,
-        backend: str | None = None,
-        tenant: object = None,
-        lane: str | None = None,
-        cost: float | None = None,
-        expires_after: float | timedelta | None = None,
-        idempotency_key: str | None = None,
-        max_attempts: int | None = None,
-        max_crashes: int | None = None,
-        backoff: Backoff | timedelta | None = None,
-        on_commit: bool | None = None,
-        **unknown: object,
-    ) -> DuctorTask:
+    def using(self, **given: Unpack[options.Using]) -> DuctorTask[P, R]:
         """A copy with other options; None leaves an option as it is. Raises InvalidOption (also an InvalidTask)."""
-        options.refuse(unknown, options.USING, "using")
-        given = {
-            "priority": priority,
-            "queue_name": queue_name,
-            "run_after": run_after,
-            "backend": backend,
-            "tenant": tenant,
-            "lane": lane,
-            "cost": cost,
-            "expires_after": expires_after,
-            "idempotency_key": idempotency_key,
-            "max_attempts": max_attempts,
-            "max_crashes": max_crashes,
-            "backoff": backoff,
-            "on_commit": on_commit,
-        }
+        options.refuse(given, options.USING, "using")
         changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        if backoff is not None and callable(backoff) and backoffs.to_options(backoff) is None:
+        backoff = changes.get("backoff")
+        if callable(backoff) and backoffs.to_options(backoff) is None:
             raise options.InvalidTaskOption(
                 "using(backoff=...) takes seconds, queueapp.backoff.fixed(...) or exponential(...): it travels with "
                 "the job as JSON. Give a function of your own to @task(backoff=...)."
             )
-        return replace(self, **changes) if changes else self
+        return replace(self, **changes)
 
-    def bind(self, /, *args: object, **kwargs: object) -> BoundTask:
+    def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> BoundTask:
         """This task with arguments, for `queueapp.enqueue_many`."""
         return BoundTask(task=self, args=args, kwargs=kwargs)
 
     if TYPE_CHECKING:
         # What Ductor's backend gives. At run time these stay django.tasks' own methods, which monitors patch.
-        def enqueue(self, *args: Any, **kwargs: Any) -> DuctorResult: ...
-        async def aenqueue(self, *args: Any, **kwargs: Any) -> DuctorResult: ...
-        def get_result(self, result_id: str) -> DuctorResult: ...
-        async def aget_result(self, result_id: str) -> DuctorResult: ...
+        # override: a result of any parameters, so that `DuctorResult[int]` need not name them.
+        def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> DuctorResult[R]: ...  # type: ignore[override]
+        async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> DuctorResult[R]: ...  # type: ignore[override]
+        def get_result(self, result_id: str) -> DuctorResult[R]: ...  # type: ignore[override]
+        async def aget_result(self, result_id: str) -> DuctorResult[R]: ...  # type: ignore[override]
+    else:
+
+        def __class_getitem__(cls, parameters: object) -> type[DuctorTask]:
+            return cls  # for annotations that are looked at
 
     def retry_delay(self, exception: BaseException, errors: int) -> float | None:
         """Seconds before another attempt after `errors` failed ones; None when the backoff asks for none."""
@@ -134,27 +128,34 @@ class BoundTask:
     kwargs: dict[str, object]
 
 
+class Decorator(Protocol):
+    """What `@task(...)` gives."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> DuctorTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> DuctorTask[P, R]: ...
+
+
+class ContextDecorator(Protocol):
+    """What `@task(takes_context=True)` gives: callers of `enqueue` leave out the context."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /) -> DuctorTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Any, P], R], /) -> DuctorTask[P, R]: ...
+    @overload  # a function with **keywords, of which type checkers say that they could name the context, too
+    def __call__(self, function: Callable[..., Any], /) -> DuctorTask: ...
+
+
 @overload
-def task(function: Callable[..., Any], /) -> DuctorTask: ...
+def task(function: Callable[P, Coroutine[Any, Any, R]], /) -> DuctorTask[P, R]: ...
 @overload
-def task(
-    *,
-    priority: int = 0,
-    queue_name: str = "default",
-    backend: str | None = None,
-    takes_context: bool = False,
-    tenant: object = None,
-    lane: str = "main",
-    cost: float | None = None,
-    expires_after: float | timedelta | None = None,
-    idempotency_key: str | None = None,
-    max_attempts: int | None = None,
-    max_crashes: int | None = None,
-    backoff: Backoff | timedelta | None = None,
-    on_commit: bool | None = None,
-    api: bool = False,
-    aliases: Sequence[str] = (),
-) -> Callable[[Callable[..., Any]], DuctorTask]: ...
+def task(function: Callable[P, R], /) -> DuctorTask[P, R]: ...
+@overload
+def task(*, takes_context: Literal[True], **given: Unpack[options.Declared]) -> ContextDecorator: ...
+@overload
+def task(*, takes_context: Literal[False] | None = None, **given: Unpack[options.Declared]) -> Decorator: ...
 def task(
     function: Callable[..., Any] | None = None, /, *, backend: str | None = None, **given: Any
 ) -> DuctorTask | Callable[[Callable[..., Any]], DuctorTask]:

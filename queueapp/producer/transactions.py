@@ -12,7 +12,7 @@ block around `async_to_sync(...)` is therefore not seen by an `aenqueue` inside:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -29,36 +29,41 @@ def open_transactions() -> list[BaseDatabaseWrapper]:
     ]
 
 
-def defer(send: Callable[[], None], on_commit: bool | None) -> bool:
+def defer(send: Callable[[Sequence[str]], None], on_commit: bool | None, database: str | None = None) -> bool:
     """Arrange that `send` runs after commit; False when there is nothing to wait for and the caller sends itself.
 
-    `on_commit` is the task's option; None takes `ENQUEUE_ON_COMMIT`. `send` must not raise.
+    `on_commit` and `database` are the task's options. `on_commit=None` takes `ENQUEUE_ON_COMMIT`. `database` names the
+    one connection whose transaction is waited for; None waits for all that are open. `send` gets the aliases whose
+    commits it waited for, and must not raise.
     """
     if not (settings.enqueue_on_commit if on_commit is None else on_commit):
         return False
-    waiting_for = open_transactions()
+    waiting_for = [connection for connection in open_transactions() if database in (None, connection.alias)]
     if not waiting_for:
         return False
-    missing = {connection.alias for connection in waiting_for}
+    aliases = [connection.alias for connection in waiting_for]
+    missing = set(aliases)
 
     def committed(alias: str) -> None:
-        # Counted, not looked up again: after a rollback elsewhere nothing is open there either.
-        missing.discard(alias)
-        if not missing:
-            send()
+        # Counted, not looked up again: after a rollback elsewhere nothing is open there either. A second call does
+        # nothing: helpers of a host's tests and Django's own may both run what a TestCase never commits.
+        if alias in missing:
+            missing.discard(alias)
+            if not missing:
+                send(aliases)
 
     for connection in waiting_for:
         # robust: an exception in a callback would cost the host its later callbacks.
-        connection.on_commit(_Callback(committed, connection.alias), robust=True)
+        connection.on_commit(AfterCommit(committed, connection.alias), robust=True)
     return True
 
 
-class _Callback:
+class AfterCommit:
     """`committed(alias)` with a name, because Django writes `__qualname__` of a callback that raised into its log."""
 
-    __qualname__ = "queueapp.producer.transactions.defer"
-
     def __init__(self, committed: Callable[[str], None], alias: str) -> None:
+        # Of the instance: in the class's body it would name the class.
+        self.__qualname__ = "queueapp.producer.transactions.defer"
         self._committed = committed
         self._alias = alias
 

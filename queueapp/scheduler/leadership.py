@@ -34,6 +34,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
+from queueapp import metrics
 from queueapp.errors import Fenced, LeaseHeld
 from queueapp.store.records import Term
 
@@ -79,6 +80,7 @@ class Leadership:
         self._nonce = nonce()
         self._term: Term | None = None
         self._trusted_until = 0.0
+        self._begun = metrics.terms_begun(pool)
         self.next_at = 0.0
         """When `tick` wants to be called, on the monotonic clock."""
 
@@ -112,6 +114,7 @@ class Leadership:
             self.next_at = self._clock() + self._retry_s * random.uniform(0.9, 1.1)
             return
         self._granted(term, sent)
+        self._begun.inc()
         logger.info("Leading", extra={"pool": self._pool, "epoch": term.epoch, "owner": self._owner})
 
     def _renew(self) -> None:

@@ -23,6 +23,7 @@ from queueapp.scheduler.duties.promotion import Promotion, PromotionStore
 from queueapp.scheduler.duties.recovery import Recovery, RecoveryStore
 from queueapp.scheduler.duties.retention import Retention, RetentionStore
 from queueapp.scheduler.leadership import Leadership, LeadershipStore
+from queueapp.sync.installation import Ownership
 
 logger = logging.getLogger(__name__)
 
@@ -60,39 +61,74 @@ class Scheduler:
         open_store: Callable[[str], SchedulerStore],
         common: Sequence[Duty] = (),
         *,
+        ownership: Ownership | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._owner = owner
         self._pools = pools
         self._open_store = open_store
+        self._ownership = ownership
         self._clock = clock
         self._stopping = threading.Event()
         self._outage = Outage(logger, clock=clock)
         self.leaderships: dict[str, Leadership] = {}
         """By pool."""
+        self.turned_at = clock()
+        """When the loop last got on, on the monotonic clock: probes of health read it."""
         self._appointments = [Appointment("pools", "look", self._find_pools)]
         self._appointments += [Appointment("database", type(duty).__name__, duty.run) for duty in common]
 
     def stop(self) -> None:
         self._stopping.set()
 
+    def leading(self) -> dict[str, bool]:
+        """Pool → whether this scheduler leads it now. May be called from any thread."""
+        return {pool: leadership.term is not None for pool, leadership in [*self.leaderships.items()]}
+
+    @property
+    def unready(self) -> str:
+        """Why this scheduler is of no use just now; "" when it is. For probes."""
+        if self._stopping.is_set():
+            return "it is stopping"
+        if self._ownership is not None and self._ownership.barred:
+            return "the namespace belongs to another installation"
+        return "" if self.leaderships else "it has found no pool yet"
+
     def run(self) -> None:
         """Does what is due until `stop`, then releases the leases it holds."""
         logger.info("Scheduler started", extra={"owner": self._owner})
         try:
             while not self._stopping.is_set():
-                now = self._clock()
-                for appointment in [*self._appointments]:
-                    if appointment.due <= now and not self._stopping.is_set():
-                        self._keep(appointment)
-                self._stopping.wait(max(0.0, min(entry.due for entry in self._appointments) - self._clock()))
+                self.turned_at = self._clock()
+                if self._may_act():
+                    now = self._clock()
+                    for appointment in [*self._appointments]:
+                        if appointment.due <= now and not self._stopping.is_set():
+                            self._keep(appointment)
+                self._stopping.wait(max(0.0, self._next_at() - self._clock()))
         finally:
             self._release()
             logger.info("Scheduler stopped", extra={"owner": self._owner})
 
+    def _may_act(self) -> bool:
+        """Not while the namespace belongs to another installation: its jobs, results and leadership are not ours."""
+        if self._ownership is None:
+            return True
+        self._ownership.look()
+        if self._ownership.barred:
+            self._release()
+        return not self._ownership.barred
+
+    def _next_at(self) -> float:
+        duties = min(entry.due for entry in self._appointments)
+        if self._ownership is None:
+            return duties
+        return self._ownership.next_at if self._ownership.barred else min(duties, self._ownership.next_at)
+
     def _keep(self, appointment: Appointment) -> None:
         try:
             for _ in range(SHARES_IN_A_ROW):
+                self.turned_at = self._clock()
                 pause_s = appointment.act()
                 if pause_s > 0 or self._stopping.is_set():
                     break

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from queueapp.errors import REFUSALS, StoreError
+from queueapp.errors import REFUSALS, SchemaMismatch, StoreError
 from queueapp.store.records import Completed, Enqueued, Finish, NewJob, PoolConf, Returned, ScopeLimits
 from queueapp.store.scripts import Argument, Script, script
+from queueapp.store.upgrades import mismatch
 
 T = TypeVar("T")
 Reply = list[Any]
@@ -36,6 +37,8 @@ class Call(Generic[T]):
             return self.read(reply[1:])
         code = reply[1].decode()
         detail = " ".join(part.decode() if isinstance(part, bytes) else str(part) for part in reply[2:])
+        if code == SchemaMismatch.code:
+            raise mismatch(detail, self.script.name)
         error = REFUSALS.get(code, StoreError)
         raise error(f"{error.__doc__} ({self.script.name}: {code} {detail})".rstrip())
 
@@ -113,7 +116,7 @@ def finish_row(finish: Finish) -> Sequence[Argument]:
     """A row of the group `finished`."""
     if isinstance(finish, Completed):
         result = b"" if finish.result is None else finish.result
-        return ("completed", finish.id, finish.attempts, finish.run_ms, number(finish.cost), -1, "", result)
+        return ("completed", finish.id, finish.attempts, finish.run_ms, number(finish.cost), -1, "", "", result)
     retry_ms = -1 if finish.retry_ms is None else finish.retry_ms
     return (
         "failed",
@@ -123,6 +126,7 @@ def finish_row(finish: Finish) -> Sequence[Argument]:
         number(finish.cost),
         retry_ms,
         finish.reason,
+        finish.fingerprint,
         finish.error,
     )
 

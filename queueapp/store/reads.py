@@ -5,17 +5,20 @@ moment old. The one read path below `inspection`, REST, admin and results.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import redis
 import redis.asyncio
 
 from queueapp.store.connection import translate_errors
 from queueapp.store.keys import ShardKeys
-from queueapp.store.records import JobRecord, PoolConf, PoolOverview, ScopeLimits, WorkerEntry
+from queueapp.store.records import GroupEntry, JobRecord, PoolConf, PoolOverview, ScopeLimits, TenantEntry, WorkerEntry
 from queueapp.store.rows import job_record
+from queueapp.store.store import Store
 
 PARTS_PER_JOB = 6
+HEADER_BYTES = 400
 MAX_TENANTS = 1_000
 MAX_WORKERS = 200
 
@@ -52,12 +55,32 @@ def read_jobs(ids: Sequence[str], replies: Sequence[Any], names: Mapping[bytes, 
     return records
 
 
+class _Limits(NamedTuple):
+    """What the store keeps of a scope's limits. `counted` = its slots are kept and complete."""
+
+    weight: float
+    ceiling: int | None
+    paused: bool
+    counted: bool
+
+
+def _unpacked(packed: bytes) -> _Limits:
+    weight, ceiling, paused, filling = packed.decode().split("|")
+    return _Limits(float(weight), int(ceiling) if ceiling else None, paused == "1", bool(ceiling) and filling != "1")
+
+
+def _clock_ms(clock: tuple[int, int]) -> int:
+    return clock[0] * 1000 + clock[1] // 1000
+
+
 class Reads:
     """Reads of one shard. `client` must not decode replies."""
 
     def __init__(self, client: redis.Redis, keys: ShardKeys) -> None:
         self.client = client
         self.keys = keys
+        scripts = Store(client, keys)
+        self.browse, self.peek, self.oldest = scripts.browse, scripts.peek, scripts.oldest
 
     def job(self, job_id: str) -> JobRecord | None:
         """One job; None when the store knows none of this id."""
@@ -73,19 +96,114 @@ class Reads:
             *replies, names = pipeline.execute()
         return read_jobs(ids, replies, names)
 
-    def dead(self, *, tenant: str = "", offset: int = 0, count: int = 50) -> list[JobRecord]:
-        """A page of dead letters, newest first; of one tenant when one is given."""
-        name = f"dead:{tenant}" if tenant else "dead"
+    def letters(self, ids: Sequence[str]) -> list[JobRecord | None]:
+        """Many jobs in one round trip, without their contents: no payload, no result, the last error only."""
         with translate_errors():
-            found: Any = self.client.zrevrange(self.keys[name], offset, offset + count - 1)
-        records = self.jobs([job_id.decode() for job_id in found]) if found else []
-        return [record for record in records if record is not None]
+            pipeline = self.client.pipeline(transaction=True)
+            for job_id in ids:
+                pipeline.getrange(self.keys.job(job_id), 0, HEADER_BYTES - 1)
+                pipeline.hgetall(self.keys.run(job_id))
+                pipeline.lrange(self.keys[f"errors:{job_id}"], -1, -1)
+            pipeline.hgetall(self.keys["names"])
+            *replies, names = pipeline.execute()
+        parts: list[Any] = []
+        for first in range(0, len(replies), 3):
+            text, run, errors = replies[first : first + 3]
+            parts += [text, run, None, errors, {}, None]
+        return [record and replace(record, payload=None) for record in read_jobs(ids, parts, names)]
 
-    def dead_count(self, *, tenant: str = "") -> int:
-        """Number of dead letters, of one tenant when one is given."""
+    def sizes(self, indices: Sequence[str]) -> list[int]:
+        """How many jobs stand in each of these indices."""
         with translate_errors():
-            size: Any = self.client.zcard(self.keys[f"dead:{tenant}" if tenant else "dead"])
-        return int(size)
+            pipeline = self.client.pipeline(transaction=False)
+            for index in indices:
+                pipeline.zcard(self.keys[index])
+            return [int(size) for size in pipeline.execute()]
+
+    def lanes(self, tenant: str, count: int) -> list[str]:
+        """Lanes of a tenant with work that may run, by name; at most `count`."""
+        with translate_errors():
+            found: Any = self.client.zrange(self.keys[f"lanes:{tenant}"], 0, count - 1)
+        return sorted(lane.decode() for lane in found)
+
+    def pending_count(self) -> int:
+        """How many jobs are pending."""
+        with translate_errors():
+            pipeline = self.client.pipeline(transaction=True)
+            pipeline.hget(self.keys["counts"], "w")
+            pipeline.zcard(self.keys["scheduled"])
+            waiting, scheduled = pipeline.execute()
+        return max(0, int(waiting or 0) - int(scheduled))
+
+    def behind(self, index: str) -> int:
+        """A moment behind everything that an index by time of death or end holds now, in ms."""
+        with translate_errors():
+            pipeline = self.client.pipeline(transaction=False)
+            pipeline.zrevrange(self.keys[index], 0, 0, withscores=True)
+            pipeline.time()
+            newest, clock = pipeline.execute()
+        return 1 + max(_clock_ms(clock), int(newest[0][1]) if newest else 0)
+
+    def dead_groups(self, *, offset: int, count: int) -> tuple[list[GroupEntry], int]:
+        """A page of the groups of dead letters, by newest death; and how many groups there are. Two round trips."""
+        with translate_errors():
+            pipeline = self.client.pipeline(transaction=False)
+            pipeline.zcard(self.keys["deadgroups"])
+            pipeline.zrevrange(self.keys["deadgroups"], offset, offset + count - 1)
+            total, found = pipeline.execute()
+            groups = [group.decode() for group in found]
+            for group in groups:
+                pipeline.zcard(self.keys[f"deadgroup:{group}"])
+                pipeline.zrange(self.keys[f"deadgroup:{group}"], 0, 0, withscores=True)
+                pipeline.zrevrange(self.keys[f"deadgroup:{group}"], 0, 0, withscores=True)
+            details = pipeline.execute() if groups else []
+        entries = []
+        for position, group in enumerate(groups):
+            size, first, last = details[position * 3 : position * 3 + 3]
+            if size:
+                [(_, first_ms)], [(newest, last_ms)] = first, last
+                entries.append(
+                    GroupEntry(
+                        group=group, size=size, first_ms=int(first_ms), last_ms=int(last_ms), newest=newest.decode()
+                    )
+                )
+        return entries, int(total)
+
+    def tenants(self, *, offset: int, count: int) -> tuple[list[TenantEntry], int]:
+        """A page of the tenants that were seen, those with most waiting jobs first, and how many. Two round trips."""
+        keys = self.keys
+        with translate_errors():
+            pipeline = self.client.pipeline(transaction=False)
+            pipeline.zcard(keys["tenants"])
+            pipeline.zrevrange(keys["tenants"], offset, offset + count - 1, withscores=True)
+            total, found = pipeline.execute()
+        waiting = {name.decode(): int(count) for name, count in found}
+        return self._tenant_entries(waiting), int(total)
+
+    def tenants_of(self, names: Sequence[str]) -> list[TenantEntry]:
+        """How these tenants stand, seen or not, in their order. Two round trips."""
+        if not names:
+            return []
+        with translate_errors():
+            found: Any = self.client.zmscore(self.keys["tenants"], list(names))
+        return self._tenant_entries({name: int(count or 0) for name, count in zip(names, found, strict=True)})
+
+    def _tenant_entries(self, waiting: Mapping[str, int]) -> list[TenantEntry]:
+        """The rest of what is known of tenants whose waiting jobs are, in one round trip."""
+        keys = self.keys
+        with translate_errors():
+            pipeline = self.client.pipeline(transaction=False)
+            for tenant in waiting:
+                pipeline.zcard(keys[f"dead:{tenant}"])
+                pipeline.zcard(keys[f"slots:t:{tenant}"])
+                pipeline.hget(keys["limits"], f"t:{tenant}")
+            details = pipeline.execute() if waiting else []
+        entries = []
+        for position, (tenant, count) in enumerate(waiting.items()):
+            dead, slots, packed = details[position * 3 : position * 3 + 3]
+            counted = packed is not None and _unpacked(packed).counted
+            entries.append(TenantEntry(tenant=tenant, waiting=count, dead=dead, active=slots if counted else None))
+        return entries
 
     def configured(self) -> PoolConf:
         """The pool's configuration in force."""
@@ -114,13 +232,13 @@ class Reads:
             for field, packed in self.client.hscan_iter(self.keys["limits"], count=1_000):
                 kind, _, name = field.decode().partition(":")
                 tenant, _, lane = name.partition("|") if kind == "l" else (name, "", "")
-                weight, ceiling, paused, _ = packed.decode().split("|")
+                stored = _unpacked(packed)
                 limits[tenant, lane] = ScopeLimits(
                     tenant=tenant,
                     lane=lane,
-                    weight=float(weight),
-                    max_in_flight=int(ceiling) if ceiling else None,
-                    paused=paused == "1",
+                    weight=stored.weight,
+                    max_in_flight=stored.ceiling,
+                    paused=stored.paused,
                 )
         return limits
 
@@ -132,20 +250,21 @@ class Reads:
             for name in ("active", "scheduled", "dead", "ended"):
                 pipeline.zcard(keys[name])
             pipeline.hget(keys["counts"], "w")
-            pipeline.hscan(keys["counts"], 0, match="w:*", count=MAX_TENANTS)
+            pipeline.zrevrangebyscore(keys["tenants"], "+inf", "(0", 0, MAX_TENANTS, withscores=True)
+            pipeline.zcount(keys["tenants"], "(0", "+inf")
             pipeline.hgetall(keys["stats"])
             pipeline.hmget(keys["leader"], "owner", "until")
+            pipeline.hmget(keys["fence"], "epoch", "tick")
             pipeline.zrevrange(keys["workers"], 0, MAX_WORKERS - 1, withscores=True)
             pipeline.scard(keys["quarantine"])
             pipeline.time()
-            active, scheduled, dead, ended, waiting, page, stats, leader, workers, quarantined, clock = (
-                pipeline.execute()
-            )
+            active, scheduled, dead, ended, *rest = pipeline.execute()
+            waiting, tenants, tenant_count, stats, leader, term, workers, quarantined, clock = rest
             for worker, _ in workers:
                 pipeline.scard(keys[f"held:{worker.decode()}"])
                 pipeline.hgetall(keys[f"worker:{worker.decode()}"])
             details = pipeline.execute() if workers else []
-        now_ms = clock[0] * 1000 + clock[1] // 1000
+        now_ms = _clock_ms(clock)
         until_ms = int(leader[1] or 0)
         return PoolOverview(
             waiting=int(waiting or 0),
@@ -153,7 +272,8 @@ class Reads:
             scheduled=scheduled,
             dead=dead,
             ended=ended,
-            tenants={field.decode()[2:]: int(value) for field, value in page[1].items()},
+            tenants={tenant.decode(): int(number) for tenant, number in tenants},
+            tenant_count=tenant_count,
             workers=[
                 WorkerEntry(
                     id=worker.decode(),
@@ -166,6 +286,8 @@ class Reads:
             stats={name.decode(): int(value) for name, value in stats.items()},
             leader=leader[0].decode() if leader[0] and until_ms > now_ms else "",
             leader_until_ms=until_ms,
+            leader_epoch=int(term[0] or 0),
+            last_tick_ms=int(term[1] or 0),
             quarantined=quarantined,
             now_ms=now_ms,
         )

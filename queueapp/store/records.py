@@ -62,6 +62,8 @@ class LeasedJob:
     priority: int
     cost: float
     submitted_ms: int
+    ready_ms: int
+    """Since when it could have been leased: submitted, or when its time came, or when it went back to wait."""
     leased_ms: int
     deadline_ms: int
     max_attempts: int
@@ -91,6 +93,8 @@ class Failed:
     """JSON with `class`, `message`, `traceback`."""
     retry_ms: int | None = None
     reason: str = "error"
+    fingerprint: str = ""
+    """Group of the dead letter that this may become: 12 hex characters; "" = one of task and reason."""
     cost: float = 0
 
 
@@ -200,11 +204,15 @@ class JobRecord:
     outcome: Outcome | None = None
     reason: str = ""
     """Why a dead letter died: error, worker_lost, unknown_task, or what an operator gave."""
+    group: str = ""
+    """The group of a dead letter: those that died of the same have the same."""
     priority: int = 0
     attempts: int = 0
     error_count: int = 0
     crashes: int = 0
     submitted_ms: int = 0
+    ready_ms: int = 0
+    """Since when it could have been leased: submitted, or when its time came, or when it went back to wait."""
     first_leased_ms: int = 0
     leased_ms: int = 0
     ended_ms: int = 0
@@ -218,6 +226,65 @@ class JobRecord:
     errors: Sequence[ErrorRecord] = ()
     data: Mapping[str, bytes] = field(default_factory=dict)
     """`progress`, `metadata`: JSON that the task saved."""
+
+
+Cursor = tuple[str, str]
+"""A place in an index: score, as the server spells it, and id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page of one index."""
+
+    ids: Sequence[str]
+    size: int
+    """Members of the index (below the moment that was asked for), whatever the conditions."""
+    position: int
+    """How many of them lie before the next page."""
+    cursor: Cursor | None
+    """Where the next page goes on; None = this was the last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEntry:
+    """Dead letters that died of the same."""
+
+    group: str
+    size: int
+    first_ms: int
+    last_ms: int
+    newest: str
+    """Id of the member that died last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantEntry:
+    """A tenant that the shard knows. `active` is known only where a ceiling counts it."""
+
+    tenant: str
+    waiting: int
+    dead: int
+    active: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingJob:
+    """A pending job, and since when it has stood in line."""
+
+    tenant: str
+    lane: str
+    id: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The answer to `oldest`. `first` and `cursor` say where to go on; -1 and "-1" = that part is done."""
+
+    jobs: Sequence[StandingJob]
+    first: int
+    cursor: str
+    now_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,11 +307,17 @@ class PoolOverview:
     dead: int
     ended: int
     tenants: Mapping[str, int]
-    """Tenant → waiting jobs; about `reads.MAX_TENANTS` of them at most."""
+    """Tenant → waiting jobs; the `reads.MAX_TENANTS` with most of them."""
+    tenant_count: int
+    """How many tenants have waiting jobs."""
     workers: Sequence[WorkerEntry]
     stats: Mapping[str, int]
     leader: str
     """Owner of a lease of leadership that is in force; empty = nobody leads."""
     leader_until_ms: int
+    leader_epoch: int
+    """Number of the newest term, whether it is in force or not: the moment in ms at which it began; 0 = none yet."""
+    last_tick_ms: int
+    """When a leader last took or renewed the lease of leadership; 0 = never."""
     quarantined: int
     now_ms: int

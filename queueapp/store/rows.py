@@ -19,6 +19,8 @@ class Row:
 
     state: str
     submitted_ms: int
+    due_ms: int
+    """When the job was due that was enqueued for later; else as `submitted_ms`."""
     task_number: str
     tenant: str
     lane: str
@@ -38,10 +40,12 @@ def parse_row(text: bytes) -> Row:
     parts = header.decode().split("|")
     if not newline or len(parts) != 11 or parts[0][1:2] != "1":
         raise ValueError(f"not a row of this release: {header[:80]!r}")
-    submitted, task, tenant, lane, priority, tier, cost, attempts, crashes, expires, fingerprint = parts
+    first, task, tenant, lane, priority, tier, cost, attempts, crashes, expires, fingerprint = parts
+    submitted, _, delay = first[2:].partition("+")
     return Row(
-        state=submitted[0],
-        submitted_ms=int(submitted[2:]),
+        state=first[0],
+        submitted_ms=int(submitted),
+        due_ms=int(submitted) + int(delay or 0),
         task_number=task,
         tenant=tenant,
         lane=lane or "main",
@@ -58,7 +62,7 @@ def parse_row(text: bytes) -> Row:
 
 def leased_job(reply: Sequence[bytes | int], task_names: Mapping[bytes, str]) -> LeasedJob:
     """A row of the reply of `check_and_lease` or `cycle` (lua/include/lease.lua names its parts)."""
-    job_id, attempts, errors, crashes, leased, deadline, task, text = reply
+    job_id, attempts, errors, crashes, leased, deadline, task, text, ready = reply
     row = parse_row(text)  # type: ignore[arg-type]
     return LeasedJob(
         id=job_id.decode(),  # type: ignore[union-attr]
@@ -71,6 +75,7 @@ def leased_job(reply: Sequence[bytes | int], task_names: Mapping[bytes, str]) ->
         priority=row.priority,
         cost=row.cost,
         submitted_ms=row.submitted_ms,
+        ready_ms=int(ready or row.due_ms),
         leased_ms=int(leased),
         deadline_ms=int(deadline),
         max_attempts=row.max_attempts,
@@ -121,6 +126,7 @@ def job_record(
     state = STATE_CODES[code]
     number = (row.task_number if row else fields["n"]).encode()
     first = int(fields.get("s1", fields.get("st", 0)))
+    submitted_ms = row.submitted_ms if row else int(fields["sm"])
     return JobRecord(
         id=job_id,
         state=state,
@@ -129,11 +135,13 @@ def job_record(
         lane=row.lane if row else fields.get("l", "main"),
         outcome=Outcome(fields["o"]) if state is State.ENDED else None,
         reason=fields.get("o", "") if state is State.DEAD else "",
+        group=fields.get("g", ""),
         priority=row.priority if row else 0,
         attempts=int(fields.get("a", 0)),
         error_count=int(fields.get("e", 0)),
         crashes=int(fields.get("c", 0)),
-        submitted_ms=row.submitted_ms if row else int(fields["sm"]),
+        submitted_ms=submitted_ms,
+        ready_ms=int(fields.get("rd", row.due_ms if row else submitted_ms)),
         first_leased_ms=first,
         leased_ms=int(fields.get("st", 0)),
         ended_ms=int(fields.get("te", 0)),

@@ -6,7 +6,7 @@ the body, with `Store` and with `errors.REFUSALS`:
     #!lua flags=...            how the server may run it
     -- <name>: <from> → <to>   one sentence
     -- KEYS: prefix            always the shard's bare prefix
-    -- ARGV: schema clock_ms … the single arguments, by name
+    -- ARGV: schema clock_ms … the single arguments, by name (`schema`: those that the caller works with, `accepted`)
     -- Groups: name(field …) … repeated rows at the end; their counts follow the single arguments
     -- Refusals: …             codes of `{0, code, …}`
     -- Events: …               what else it writes that somebody waits for
@@ -25,7 +25,17 @@ from dataclasses import dataclass
 from importlib import resources
 
 SCHEMA = "1"
-"""Number of the layout of rows and keys that this release reads and writes."""
+"""Number of the layout of rows and keys that this release writes into a new shard."""
+EARLIER: tuple[str, ...] = ()
+"""Layouts that its scripts still read and write: the one before, so that a new release works on a shard of the old one
+until `manage.py ductor upgrade` has converted it (`upgrades.py`). A script branches on `pool.schema` where they differ.
+"""
+
+
+def accepted() -> str:
+    """ARGV[1] of every script: the schemas that this release works with, its own first."""
+    return " ".join((SCHEMA, *EARLIER))
+
 
 Argument = str | bytes | int | float
 INCLUDE = re.compile(r'^--- @include "([a-z_]+)"\n', re.MULTILINE)
@@ -58,7 +68,7 @@ class Script:
                 f"{self.name} takes {sorted(self.arguments)} and groups {sorted(self.groups)}, "
                 f"got {sorted(arguments)} and {sorted(groups)}"
             )
-        argv: list[Argument] = [SCHEMA, clock_ms]
+        argv: list[Argument] = [accepted(), clock_ms]
         argv.extend(arguments[name] for name in self.arguments)
         argv.extend(len(groups[name]) for name in self.groups)
         for name, fields in self.groups.items():

@@ -22,6 +22,7 @@ from queueapp.store.connection import translate_errors
 from queueapp.store.keys import GLOSSARY, ShardKeys
 from queueapp.store.records import (
     Completed,
+    Cursor,
     Cycle,
     Enqueued,
     Failed,
@@ -30,9 +31,12 @@ from queueapp.store.records import (
     Leases,
     Moved,
     NewJob,
+    Page,
     PoolConf,
     Returned,
     ScopeLimits,
+    Standing,
+    StandingJob,
     Term,
     Word,
 )
@@ -202,11 +206,13 @@ class Store:
         dead_max: int,
         replay_window_ms: int = 60_000,
         worker_ttl_ms: int = 600_000,
+        tenants: int = 100_000,
         limit: int = 500,
     ) -> bool:
         """Removes ended and dead jobs beyond their retention; True when another call would find more.
 
-        `dead_max` bounds the dead letters of each tenant; a call looks at the tenants of a random sample.
+        `dead_max` bounds the dead letters of each tenant; a call looks at the tenants of a random sample. More than
+        `tenants` are remembered only while they have jobs waiting or dead.
         """
         reply = self._run(
             self._call(
@@ -217,6 +223,7 @@ class Store:
                 dead_max=dead_max,
                 replay_window_ms=replay_window_ms,
                 worker_ttl_ms=worker_ttl_ms,
+                tenants=tenants,
                 limit=limit,
             )
         )
@@ -226,6 +233,71 @@ class Store:
         """`(tenant, lane, id)` of what would be leased next, in order. Changes nothing."""
         reply = self._run(self._call("peek", count=count))
         return [(tenant.decode(), lane.decode(), job_id.decode()) for tenant, lane, job_id in reply]
+
+    def browse(
+        self,
+        index: str,
+        *,
+        count: int,
+        newest: bool = False,
+        before_ms: int = 0,
+        after: Cursor | None = None,
+        skip: int = 0,
+        looks: int = 1_000,
+        tenant: str = "",
+        task: str = "",
+        reason: str = "",
+        group: str = "",
+    ) -> Page:
+        """A page of an index of jobs, `dead` for example, by (score, id). Changes nothing.
+
+        Conditions are looked up in the rows, at most `looks` of them: a page may hold fewer than `count` and not be the
+        last. `after` stays right whatever came or went meanwhile; `skip` counts from the beginning.
+        """
+        score, job_id = after or ("", "")
+        size, found, position, last_score, last_id = self._run(
+            self._call(
+                "browse",
+                index=index,
+                newest=int(newest),
+                before=before_ms,
+                score=score,
+                id=job_id,
+                skip=skip,
+                count=count,
+                looks=looks,
+                tenant=tenant,
+                task=task,
+                reason=reason,
+                group=group,
+            )
+        )
+        return Page(
+            ids=[one.decode() for one in found[::2]],
+            size=size,
+            position=position,
+            cursor=(last_score.decode(), last_id.decode()) if last_id else None,
+        )
+
+    def oldest(
+        self, *, first: int = 0, cursor: str = "0", lanes: Sequence[tuple[str, str]] = (), looks: int = 2_000
+    ) -> Standing:
+        """The pending jobs that have stood in line longest, as far as about `looks` commands go. Changes nothing.
+
+        `lanes` are looked at before all others; `first` and `cursor` of the answer lead on.
+        """
+        jobs, then, cursor_then, now_ms = self._run(
+            self._call("oldest", {"lanes": lanes}, first=first, cursor=cursor, looks=looks)
+        )
+        return Standing(
+            jobs=[
+                StandingJob(tenant=tenant.decode(), lane=lane.decode(), id=job_id.decode(), since_ms=int(since))
+                for tenant, lane, job_id, since in jobs
+            ],
+            first=then,
+            cursor=cursor_then.decode(),
+            now_ms=now_ms,
+        )
 
     def verify(self) -> list[str]:
         """Recounts a quiet shard; the violations found. For tests: it reads every key."""

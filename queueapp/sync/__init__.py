@@ -12,8 +12,17 @@ overwrites a newer one, in whatever order two processes arrive.
 
 from __future__ import annotations
 
+from queueapp.sync import delivery, guard
 from queueapp.sync.comparison import repair
-from queueapp.sync.delivery import connect, overview
+from queueapp.sync.delivery import overview, seen_pools
+from queueapp.sync.guard import Kept, kept
 from queueapp.sync.intent import ensure_pools
+from queueapp.sync.renaming import rename
 
-__all__ = ["connect", "ensure_pools", "overview", "repair"]
+__all__ = ["Kept", "connect", "ensure_pools", "kept", "overview", "rename", "repair", "seen_pools"]
+
+
+def connect() -> None:
+    """Listen to the models. Called once, by the app's `ready()`."""
+    delivery.connect()
+    guard.connect()

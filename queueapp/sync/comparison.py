@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from queueapp import conf
-from queueapp.errors import OldVersion, StoreError, StoreUnavailable
+from queueapp.errors import OldVersion, StoreError, StoreUnavailable, Upgrading
 from queueapp.models import Pool, TenantLimits
 from queueapp.store import shards
-from queueapp.store.records import ScopeLimits
+from queueapp.store.records import PoolConf, ScopeLimits
 from queueapp.sync.intent import Scope, scope_limits, versions, wanted_pool, wanted_scopes, write
+from queueapp.sync.renaming import settle
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Turn:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
     """Where the next pass goes on: a pool, in it the rows after an id, and then the store's scopes after a name."""
 
     pool: str = ""
@@ -31,16 +33,23 @@ class _Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Page:
-    """One pool's share of a pass."""
+class Found:
+    """One pool's share of a pass: what differs, and where to go on."""
 
+    version: int
+    pool: PoolConf | None
+    """What SQL asks of the pool itself, when that differs."""
+    scopes: list[ScopeLimits]
+    """What SQL asks of the scopes that differ."""
+    pool_in_force: PoolConf
+    scopes_in_force: Mapping[Scope, ScopeLimits]
     seen: int
-    rewritten: int
+    then: Turn
     done: bool
     """Nothing of the pool is left to compare."""
 
 
-_turn = _Turn()
+_turn = Turn()
 _one_at_a_time = threading.Lock()
 
 
@@ -61,27 +70,27 @@ def repair(limit: int = 2000) -> int:
 
 def _pass(limit: int) -> int:
     global _turn
+    settle()
     known = sorted(conf.known_pools() | set(Pool.objects.values_list("name", flat=True)) | set(shards.pools()))
     rewritten = 0
     fault: StoreError | None = None
     for name in [pool for pool in known if pool >= _turn.pool] + [pool for pool in known if pool < _turn.pool]:
         if name != _turn.pool:
-            _turn = _Turn(pool=name)
+            _turn = Turn(pool=name)
         try:
-            page = _compare(name, limit)
+            found = look(name, _turn, limit)
+            rewritten += bring(name, found)
         except OldVersion:
             # Somebody saved meanwhile, so that what was read may be old. The next pass looks at the same records again.
             break
-        except StoreUnavailable:
-            raise
         except StoreError as error:
+            if isinstance(error, StoreUnavailable) and not isinstance(error, Upgrading):
+                raise
             fault = error
             _turn = _after(name)
             continue
-        rewritten += page.rewritten
-        limit -= page.seen
-        if page.done:
-            _turn = _after(name)
+        limit -= found.seen
+        _turn = _after(name) if found.done else found.then
         if limit <= 0:
             break
     if fault is not None:
@@ -89,42 +98,60 @@ def _pass(limit: int) -> int:
     return rewritten
 
 
-def _after(pool: str) -> _Turn:
+def _after(pool: str) -> Turn:
     """The turn of whatever pool comes next in the order of names."""
-    return _Turn(pool=f"{pool}\0")
+    return Turn(pool=f"{pool}\0")
 
 
-def _compare(name: str, limit: int) -> _Page:
+def look(name: str, turn: Turn, limit: int) -> Found:
+    """Compares up to `limit` records of a pool, from where `turn` stands. Writes nothing."""
     version = versions.next(shards.reads(name).version())
     reads = shards.reads(name)
     in_force = reads.scope_limits()
-    pool = wanted_pool(name)
-    pool_differs = reads.configured() != pool
+    wanted, configured = wanted_pool(name), reads.configured()
 
     rows: list[TenantLimits] = []
-    if not _turn.rows_done:
-        of_pool = TenantLimits.objects.filter(pool__name=name, pk__gt=_turn.row)
+    if not turn.rows_done:
+        of_pool = TenantLimits.objects.filter(pool__name=name, pk__gt=turn.row)
         rows = list(of_pool.select_related("tenant").order_by("pk")[:limit])
     rows_done = len(rows) < limit
     scopes: list[Scope] = []
     if rows_done:
-        scopes = [scope for scope in sorted(in_force) if scope > _turn.scope][: limit - len(rows)]
+        scopes = [scope for scope in sorted(in_force) if scope > turn.scope][: limit - len(rows)]
     seen = len(rows) + len(scopes)
 
-    differing = [wanted for wanted in map(scope_limits, rows) if in_force.get(_scope(wanted)) != wanted]
-    differing += [wanted for wanted in wanted_scopes(name, scopes) if wanted.clear]
-    if pool_differs or differing:
-        pool_differs = write(name, version, pool if pool_differs else None, differing) and pool_differs
-    if pool_differs or differing:
-        logger.info("repaired", extra={"pool": name, "scopes": len(differing), "pool_settings": pool_differs})
+    differing = [asked for asked in map(scope_limits, rows) if in_force.get(scope_of(asked)) != asked]
+    differing += [asked for asked in wanted_scopes(name, scopes) if asked.clear]
+    return Found(
+        version=version,
+        pool=wanted if wanted != configured else None,
+        scopes=differing,
+        pool_in_force=configured,
+        scopes_in_force=in_force,
+        seen=max(1, seen),
+        then=Turn(
+            pool=name,
+            row=rows[-1].pk if rows else turn.row,
+            rows_done=rows_done,
+            scope=scopes[-1] if scopes else turn.scope,
+        ),
+        done=seen < limit,
+    )
 
-    _turn.rows_done = rows_done
-    if rows:
-        _turn.row = rows[-1].pk
-    if scopes:
-        _turn.scope = scopes[-1]
-    return _Page(seen=max(1, seen), rewritten=len(differing) + pool_differs, done=seen < limit)
+
+def bring(name: str, found: Found) -> int:
+    """Writes what was found to differ; how many records. A policy that must wait is not counted."""
+    if found.pool is None and not found.scopes:
+        return 0
+    complete = write(name, found.version, found.pool, found.scopes)
+    rewritten = len(found.scopes) + (found.pool is not None and complete)
+    if rewritten:
+        logger.info(
+            "repaired",
+            extra={"pool": name, "scopes": len(found.scopes), "pool_settings": found.pool is not None and complete},
+        )
+    return rewritten
 
 
-def _scope(limits: ScopeLimits) -> Scope:
+def scope_of(limits: ScopeLimits) -> Scope:
     return limits.tenant, limits.lane

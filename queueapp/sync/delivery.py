@@ -70,6 +70,16 @@ def overview(pool: str) -> PoolOverview:
     return _within(TRY_S, lambda: shards.reads(pool).overview())
 
 
+def seen_pools() -> dict[str, str]:
+    """The pools that the store has seen, by name, within a second. Pages ask this first: who answers it is there."""
+    return within(shards.pools)
+
+
+def within(call: Callable[[], T]) -> T:
+    """`call()`, which asks the store, within a second, else StoreUnavailable."""
+    return _within(TRY_S, call)
+
+
 def _on_save(*, instance: Pool | TenantLimits, using: str, raw: bool, **_: Any) -> None:
     if not raw:  # loaddata never touches the store; repair brings its rows over
         _note(instance, using)

@@ -7,14 +7,14 @@ Django's own dispatcher and costs nobody the job. Called in slot threads, from `
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from django.utils import timezone
-
 from queueapp.compat import TaskError, TaskResultStatus, task_finished, task_started
+from queueapp.errors import Concealed
 from queueapp.producer.results import DuctorResult, running_result
 from queueapp.producer.task import DuctorTask
-from queueapp.worker.outcome import class_path
+from queueapp.worker.outcome import HIDDEN_MESSAGE, class_path
 from queueapp.worker.slots import Held
 
 
@@ -24,6 +24,7 @@ class Announcement:
     def __init__(self, task: DuctorTask, held: Held, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         line = held.line
         self.result: DuctorResult = running_result(task, held.job, line.pool, line.worker, args, kwargs)
+        self._conceals = task.sensitive is True
         self._sender = type(task.get_backend())
 
     def started(self) -> None:
@@ -37,13 +38,20 @@ class Announcement:
     def failed(self, error: BaseException, traceback_text: str, *, final: bool) -> None:
         """To be called inside `except`: Django's own receiver and monitors look at the exception being handled."""
         self.result.errors.append(TaskError(exception_class_path=class_path(error), traceback=traceback_text))
-        if final:
-            self._finished(TaskResultStatus.FAILED)
-        else:
+        if not final:
             self._set("status", TaskResultStatus.READY)
+        elif self._conceals:
+            # What receivers find being handled they log, message and frames with locals: it is a stand-in.
+            try:
+                raise Concealed(f"{class_path(error)} {HIDDEN_MESSAGE}") from None
+            except Concealed as stand_in:
+                stand_in.__context__ = None
+                self._finished(TaskResultStatus.FAILED)
+        else:
+            self._finished(TaskResultStatus.FAILED)
 
     def _finished(self, status: TaskResultStatus) -> None:
-        self._set("finished_at", timezone.now())
+        self._set("finished_at", datetime.now(UTC))  # aware, as every moment of a result, also with USE_TZ off
         self._set("status", status)
         task_finished.send_robust(sender=self._sender, task_result=self.result)
 

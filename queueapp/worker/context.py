@@ -6,14 +6,19 @@ lease: a run that has lost its lease saves nothing.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from queueapp.codec import encode_result
 from queueapp.compat import TaskContext
 from queueapp.conf import settings
 from queueapp.errors import InvalidOption, StoreError
+from queueapp.producer.results import GIVEN, METADATA, PROGRESS, DuctorResult, saved_metadata
+from queueapp.producer.task import DuctorTask
+from queueapp.store import shards
 from queueapp.worker.slots import Held
 
 logger = logging.getLogger(__name__)
@@ -24,6 +29,7 @@ class JobContext(TaskContext):  # type: ignore[misc]  # the stubs do not know th
     """Django's `TaskContext` (`task_result`, `attempt`), and the job's own facts and tools."""
 
     held: Held
+    _saved_is_read: bool = field(default=False, init=False, repr=False)
 
     @property
     def attempt(self) -> int:
@@ -54,20 +60,83 @@ class JobContext(TaskContext):  # type: ignore[misc]  # the stubs do not know th
             raise InvalidOption(f"set_cost({cost!r}): a cost is a number from 1 up.")
         self.held.cost = float(cost)
 
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the job was given, or what its runs saved since; change it and call `save_metadata`.
+
+        A later run asks the store once for what earlier ones saved, and raises StoreError where it cannot be asked.
+        """
+        self._read_saved()
+        return self._metadata
+
+    def save_metadata(self, metadata: Mapping[str, object] | None = None) -> bool:
+        """Keeps `context.metadata` with the job, with the given values put into it first; readers see it at once.
+
+        False when nothing was saved: the lease is gone, or the store is away. Raises UnserialisableArgument and
+        ResultTooLarge.
+        """
+        return save(self.held, METADATA, self._merged(metadata))
+
+    async def asave_metadata(self, metadata: Mapping[str, object] | None = None) -> bool:
+        """See `save_metadata`; as for `aset_progress`."""
+        await asyncio.to_thread(self._read_saved)
+        return await asyncio.to_thread(save, self.held, METADATA, self._merged(metadata))
+
     def set_progress(self, done: float, total: float | None = None, message: str = "") -> bool:
         """Shows how far the job is. False when nothing was saved: the lease is gone, or the store is away."""
-        return self._save("progress", {"done": done, "total": total, "message": message})
+        return save(self.held, PROGRESS, self._encoded(PROGRESS, _progress(done, total, message)))
 
-    def save_metadata(self, metadata: Mapping[str, object]) -> bool:
-        """Keeps values with the job, in place of those saved before. False when nothing was saved."""
-        return self._save("metadata", dict(metadata))
+    async def aset_progress(self, done: float, total: float | None = None, message: str = "") -> bool:
+        """See `set_progress`; for a body that does several things at once.
 
-    def _save(self, name: str, value: object) -> bool:
-        encoded = encode_result(value, max_bytes=settings.max_result_bytes) or b"null"
+        An `async def` body has an event loop of its own, so that the blocking method holds up nobody but the body
+        itself. With a store that does not answer that can be seconds, in which its other coroutines would stand still.
+        """
+        encoded = self._encoded(PROGRESS, _progress(done, total, message))
+        return await asyncio.to_thread(save, self.held, PROGRESS, encoded)
+
+    @property
+    def _metadata(self) -> dict[str, Any]:
+        assert isinstance(self.task_result, DuctorResult)
+        return self.task_result.metadata
+
+    def _read_saved(self) -> None:
         job = self.held.job
-        try:
-            return self.held.line.store.save(job.id, job.attempts, {name: encoded}) == "done"
-        except StoreError as error:
-            # What a job tells of itself must not make it fail.
-            logger.warning("Not saved: %s", error, extra={"job_id": self.held.public_id, "field": name})
-            return False
+        if self._saved_is_read or job.attempts == 1:
+            return
+        record = shards.reads(self.held.line.pool).job(job.id)
+        saved = saved_metadata(record.data) if record is not None else None
+        if saved is not None:
+            self._metadata.clear()
+            self._metadata.update(saved)
+        object.__setattr__(self, "_saved_is_read", True)
+
+    def _merged(self, metadata: Mapping[str, object] | None) -> bytes:
+        self.metadata.update(metadata or {})
+        return self._encoded(METADATA, self.metadata)
+
+    def _encoded(self, name: str, value: object) -> bytes:
+        closed = getattr(self.task_result.task, "sensitive", False) is True
+        return encode_result(value, max_bytes=settings.max_result_bytes, closed=closed, name=name) or b"null"
+
+
+def save_given(held: Held, task: DuctorTask) -> None:
+    """Keeps with its data the metadata that a job came with, because it ends without the payload that holds it.
+
+    One call, for such jobs only and at each run: the same value under a name of its own, whatever earlier runs saved.
+    """
+    save(held, GIVEN, encode_result(task.metadata, closed=task.sensitive is True, name=METADATA) or b"{}")
+
+
+def save(held: Held, name: str, encoded: bytes) -> bool:
+    """Whether it was saved, under the lease. What a job tells of itself must not make it fail."""
+    job = held.job
+    try:
+        return held.line.store.save(job.id, job.attempts, {name: encoded}) == "done"
+    except StoreError as error:
+        logger.warning("Not saved: %s", error, extra={"job_id": held.public_id, "field": name})
+        return False
+
+
+def _progress(done: float, total: float | None, message: str) -> dict[str, object]:
+    return {"done": done, "total": total, "message": message}

@@ -21,6 +21,7 @@ from queueapp.outage import Outage
 from queueapp.store import shards
 from queueapp.store.records import Cycle, Finish, Returned, Word
 from queueapp.worker.heartbeat import Heartbeat, lose
+from queueapp.worker.meter import PoolMeter
 from queueapp.worker.slots import Held
 
 logger = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ class Line:
         lease_ms: int,
         info: Mapping[str, str] | None = None,
         outage: Outage | None = None,
+        meter: PoolMeter | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.pool = pool
@@ -92,6 +94,7 @@ class Line:
         self.finished: deque[Finish] = deque()
         self.returned: deque[Returned] = deque()
         self.heartbeat = Heartbeat(lease_ms)
+        self.meter = meter or PoolMeter(pool)
         self.mean_ms: float | None = None
         """Mean run time of the pool's jobs here lately; None until one has ended."""
         self.hungry = True
@@ -108,6 +111,8 @@ class Line:
         """No asking for jobs before this moment: a call got nothing although something was runnable."""
         self.asked_at = float("-inf")
         """When the store last answered a question for jobs."""
+        self.registered = False
+        """The store knows this worker in this pool."""
         self.words: dict[str, int] = {}
         """What became of the outcomes, counted by word."""
         self._clock = clock
@@ -178,6 +183,7 @@ class Line:
             if now >= self._register_at:
                 self.store.register(self.worker, self._info, REGISTER_TTL_MS)
                 self._register_at = now + REGISTER_S
+                self.registered = True
             reply = self.store.cycle(
                 self.worker,
                 self._seq,
@@ -260,6 +266,7 @@ class Line:
         self._call, self._refused, self.owes = None, False, False
         for held in call.begun:
             held.begun = True
+        self.meter.answered(call.finished, reply.finished, reply.now_ms)
         for finish, word in zip(call.finished, reply.finished, strict=True):
             self.words[word] = self.words.get(word, 0) + 1
             if word in {"stale", "gone"}:
@@ -274,6 +281,7 @@ class Line:
         for held in jobs:
             self.held[held.job.id] = held
         if jobs:
+            self.meter.leased(reply.jobs)
             self.heartbeat.leased(now)
         if self._repeated:
             self._repeated = False

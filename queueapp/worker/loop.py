@@ -9,7 +9,6 @@ line.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
+from asgiref.sync import async_to_sync
 from django.db import close_old_connections, reset_queries
 
 from queueapp.codec import decode_arguments, decode_result, encode_result
@@ -26,12 +26,14 @@ from queueapp.conf import settings
 from queueapp.errors import UnknownTask
 from queueapp.producer.backoff import from_options
 from queueapp.producer.task import DuctorTask, find, unchecked
-from queueapp.producer.tenancy import tenant
+from queueapp.producer.tenancy import belonging_to, entered
 from queueapp.store.records import Completed, Failed
+from queueapp.sync.installation import Ownership
 from queueapp.worker.announce import Announcement
-from queueapp.worker.context import JobContext
+from queueapp.worker.context import JobContext, save_given
 from queueapp.worker.faults import Faults
 from queueapp.worker.line import Line
+from queueapp.worker.meter import Meter
 from queueapp.worker.outcome import failed, traceback_text, unknown_task
 from queueapp.worker.parker import Parker, block_s
 from queueapp.worker.placement import Placement
@@ -44,19 +46,21 @@ EXIT_CUT_SHORT = 4
 """Bodies still ran when the grace was over and were given back, or outcomes were not heard: those jobs run again."""
 
 
-def run_one(held: Held, faults: Faults) -> Outcome:
+def run_one(held: Held, faults: Faults, watch: Callable[[BaseException], None] | None = None) -> Outcome:
     """The life of a job in a worker, from lease to outcome. Runs in a slot's thread and never raises.
 
     1. The task is found by its name. If it is not known here, the job goes back unrun, each time for longer.
-    2. Its arguments are read and the tenant is entered, so that what the body enqueues stays with the tenant.
-       Database connections that went stale since the last job are closed. `task_started` is sent.
+    2. Its arguments are read. Database connections that went stale since the last job are closed. The tenant is
+       entered, and `TENANT_CONTEXT` with it, so that what the body enqueues stays with the tenant. `task_started` is
+       sent.
     3. The body runs: a function as it is, an `async def` in an event loop of its own.
     4. What it returned is written as JSON; `task_finished` is sent; the job is completed.
     5. Whatever was raised on the way, SystemExit included, is a failure: its traceback is kept without locals, the
        task's backoff says whether and when to try again, and unless it does `task_finished` is sent from the `except`.
     6. Database connections that went stale meanwhile are closed. The outcome rides in the next `cycle` call.
 
-    Returns None when nothing is to be reported, so that the lease runs out (`Faults`).
+    Returns None when nothing is to be reported, so that the lease runs out (`Faults`). A host's tests
+    (`queueapp.testing`) run jobs in their own thread: `watch` gets what was raised, their connections are left alone.
     """
     job = held.job
     try:
@@ -67,26 +71,34 @@ def run_one(held: Held, faults: Faults) -> Outcome:
     started = monotonic()
     announcement: Announcement | None = None
     outcome: Outcome
-    try:
-        args, kwargs, options = decode_arguments(job.payload)
-        task = _as_enqueued(task, options) if options else task
-        with tenant(job.tenant):
-            _close_stale_connections()
+    with belonging_to(job.tenant):  # also for receivers of `task_finished`, also where TENANT_CONTEXT failed
+        try:
+            args, kwargs, options = decode_arguments(job.payload)
+            task = _as_enqueued(task, options) if options or task.metadata else task
             announcement = Announcement(task, held, args, kwargs)
-            announcement.started()
-            faults.before_body()
-            value = _call(task, held, announcement, args, kwargs)
-            result = encode_result(value, max_bytes=settings.max_result_bytes)
-        run_ms = _since_ms(started)
-        outcome = Completed(id=job.id, attempts=job.attempts, run_ms=run_ms, result=result, cost=held.cost)
-        announcement.succeeded(decode_result(result))
-    except BaseException as error:
-        text = traceback_text(error)
-        outcome = failed(task, job, error, text, _since_ms(started), held.cost)
-        _log_failure(held, outcome, error)
-        if announcement is not None:
-            announcement.failed(error, text, final=outcome.retry_ms is None)
-    _close_stale_connections()
+            if watch is None:
+                # Before the tenant is entered: what the host sets on a connection must not go with a stale one.
+                _close_stale_connections()
+            if task.metadata:
+                save_given(held, task)
+            with entered(job.tenant):
+                announcement.started()
+                faults.before_body()
+                value = _call(task, held, announcement, args, kwargs)
+                result = _written(task, value)
+            run_ms = _since_ms(started)
+            outcome = Completed(id=job.id, attempts=job.attempts, run_ms=run_ms, result=result, cost=held.cost)
+            announcement.succeeded(decode_result(result))
+        except BaseException as error:
+            text = traceback_text(error, messages=task.sensitive is not True)
+            outcome = failed(task, job, error, text, _since_ms(started), held.cost)
+            _log_failure(held, outcome, error)
+            if announcement is not None:
+                announcement.failed(error, text, final=outcome.retry_ms is None)
+            if watch is not None:
+                watch(error)
+    if watch is None:
+        _close_stale_connections()
     return None if faults.drops_outcome() else outcome
 
 
@@ -101,7 +113,9 @@ def _close_stale_connections() -> None:
 
 def _as_enqueued(task: DuctorTask, options: Mapping[str, Any]) -> DuctorTask:
     """The task with what `.using()` gave this one job beyond the fields of its row."""
-    changes: dict[str, object] = {}
+    changes: dict[str, object] = {"metadata": options.get("metadata")}
+    if "typed" in options:
+        changes["typed"] = options["typed"]
     if "backoff" in options:
         changes["backoff"] = from_options(options["backoff"])
     if "backend" in options:
@@ -115,8 +129,15 @@ def _call(
     if task.takes_context:
         args = [JobContext(task_result=announcement.result, held=held), *args]
     if iscoroutinefunction(task.func):
-        return asyncio.run(task.func(*args, **kwargs))
+        # As Django calls such a task: what it does on the database comes back to this thread, whose connections are
+        # looked after. asyncio.run would send it to one thread that all slots share and nobody tidies.
+        return async_to_sync(task.func)(*args, **kwargs)
     return task.func(*args, **kwargs)
+
+
+def _written(task: DuctorTask, value: object) -> bytes | None:
+    """The result as the store keeps it."""
+    return encode_result(value, max_bytes=settings.max_result_bytes, typed=task.typed, closed=task.sensitive is True)
 
 
 def _log_failure(held: Held, outcome: Failed, error: BaseException) -> None:
@@ -167,11 +188,13 @@ class Worker:
         options: WorkerOptions,
         parker: Callable[[Callable[[], None]], Parker],
         *,
+        ownership: Ownership | None = None,
         clock: Callable[[], float] = monotonic,
         run: Callable[[Held, Faults], Outcome] = run_one,
     ) -> None:
         self._lines = list(lines)
         self._options = options
+        self._ownership = ownership
         self._clock = clock
         self._mail: SimpleQueue[object] = SimpleQueue()
         self._parker = parker(lambda: self._mail.put(WOKEN))
@@ -180,6 +203,9 @@ class Worker:
         self._grace_ends = float("inf")
         self._left = options.max_tasks
         self._placement = Placement(self._slots)
+        self._meter = Meter([line.meter for line in self._lines], self._slots, clock())
+        self.turned_at = clock()
+        """When the I/O thread last got on, on the monotonic clock: probes of health read it."""
         self.ran = 0
         """Jobs whose outcome a slot has delivered."""
 
@@ -188,6 +214,16 @@ class Worker:
     def stop(self, *, now: bool = False) -> None:
         """Ask the worker to end: gracefully, or giving back at once what it holds. A second request means at once."""
         self._mail.put(Stage.LEAVING if now else Stage.DRAINING)
+
+    @property
+    def unready(self) -> str:
+        """Why this worker takes no work just now; "" when it does. For probes."""
+        if self._stage is not Stage.WORKING:
+            return "it is stopping"
+        if self._barred:
+            return "the namespace belongs to another installation"
+        away = [line.pool for line in self._lines if line.away or not line.registered]
+        return f"the store has not heard of it in {', '.join(away)}" if away else ""
 
     # -- the I/O thread --------------------------------------------------------------------------------------------
 
@@ -198,6 +234,7 @@ class Worker:
         try:
             while not self._over():
                 self._listen()
+                self._turn()
                 self._collect()
                 self._tend()
                 self._talk()
@@ -230,8 +267,16 @@ class Worker:
         moments = [line.next_at(room) for line in self._lines]
         if self._placement.waiting or self._slots.has_unbegun() or self._slots.begun_unreported():
             moments.append(now + TICK_S)
-        moments.append(self._grace_ends)
-        return min(min(moments) - now, 3600.0)
+        moments += [self._grace_ends, self._meter.next_at]
+        if self._ownership is not None:
+            moments.append(self._ownership.next_at)
+        return min(moments) - now
+
+    def _turn(self) -> None:
+        """Once a second at least, so that probes see it and what runs is counted."""
+        now = self.turned_at = self._clock()
+        if now >= self._meter.next_at:
+            self._meter.flush(now)
 
     def _collect(self) -> None:
         """Takes outcomes also of chunks that are not through: none waits for a slow job behind it."""
@@ -244,11 +289,13 @@ class Worker:
         while done:
             held, outcome, run_ms = done.popleft()
             line, job = held.line, held.job
+            line.meter.ran(held, run_ms)
             if line.held.pop(job.id, None) is None:
                 continue  # given back meanwhile; its fence would refuse the outcome
             if isinstance(outcome, (Completed, Failed)):
                 self.ran += 1
                 line.finished.append(outcome)
+                line.meter.ended(job, run_ms)
                 line.ran(run_ms)
                 self._placement.learn(job.task, run_ms)
             elif outcome is not None:
@@ -262,6 +309,8 @@ class Worker:
 
     def _talk(self) -> None:
         """One round over the pools: say what there is to say, and offer free slots first to who waited longest."""
+        if self._ownership is not None:
+            self._ownership.look()
         now = self._clock()
         for line in sorted(self._lines, key=lambda line: line.asked_at):
             if now < line.away_until:
@@ -272,6 +321,7 @@ class Worker:
                 line.woken()
             room = self._room(now)
             announced = self._placement.announced(line)
+            self.turned_at = self._clock()
             if announced or self._placement.slow_unreported(line, now) or line.wants_call(room, now):
                 unreported = [held for held in self._slots.begun_unreported() if held.line is line]
                 begin = max(0, self._slots.idle - len(announced) - self._promised())
@@ -280,9 +330,14 @@ class Worker:
             if line.returned and self._clock() >= line.away_until:
                 line.give_back()
 
+    @property
+    def _barred(self) -> bool:
+        """The namespace belongs to another installation: what runs here ends as usual, nothing more is leased."""
+        return self._ownership is not None and self._ownership.barred
+
     def _room(self, now: float) -> int:
         """How many jobs may be asked for. What an unanswered call asked for, and what waits here, is taken off."""
-        if self._stage is not Stage.WORKING:
+        if self._stage is not Stage.WORKING or self._barred:
             return 0
         # While means differ between pools the slowest decides: slots are shared.
         means = [line.mean_ms for line in self._lines if line.mean_ms is not None]
@@ -341,7 +396,7 @@ class Worker:
             return False
         if self._stage is Stage.DRAINING or self._left == 0:
             return True
-        return self._options.batch and all(line.empty for line in self._lines)
+        return self._options.batch and (self._barred or all(line.empty for line in self._lines))
 
     def _leave(self) -> int:
         """Gives back what is still held, says good-bye. The store gets one try; what it misses, leases settle."""
@@ -356,6 +411,7 @@ class Worker:
             line.flush()
             if not line.away:
                 line.forget()
+        self._meter.flush(self._clock())
         unsaid = sum(line.unsaid for line in self._lines)
         if abandoned or unsaid:
             logger.warning(

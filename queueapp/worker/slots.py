@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,8 @@ CHUNK_JOBS = 32
 STUCK_S = 0.025
 """A job that is leased but not begun waits no longer than this, a tick and one call: 50 ms in all."""
 TICK_S = 0.010
+IDLE_S = 10.0
+"""A slot without work for so long closes its database connections, however long CONN_MAX_AGE would keep them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +51,8 @@ class Held:
     """The lease is gone; the body is told through its context, its outcome would be refused."""
     cost: float = 0.0
     """Set by the body through its context."""
+    counted_ms: float = 0.0
+    """How much of its run time the meter has counted."""
 
     @property
     def public_id(self) -> str:
@@ -158,14 +162,20 @@ class Slots:
 
     def _work(self) -> None:
         """The life of a slot thread. `run` never raises; should it, the job is left to its lease."""
-        from django.db import connections
-
         try:
-            while (chunk := self._queue.get()) is not None:
+            while (chunk := self._next_chunk()) is not None:
                 self._run_chunk(chunk)
                 self._post(chunk)
         finally:
-            connections.close_all()
+            _close_connections()
+
+    def _next_chunk(self) -> Chunk | None:
+        """Waits for work. A slot that has none for a while holds no session of the database meanwhile."""
+        try:
+            return self._queue.get(timeout=IDLE_S)
+        except Empty:
+            _close_connections()
+            return self._queue.get()
 
     def _run_chunk(self, chunk: Chunk) -> None:
         jobs, done, run = chunk.jobs, chunk.done, self._run
@@ -185,6 +195,15 @@ class Slots:
                     logger.exception("A slot failed outside a task's body", extra={"job_id": held.public_id})
             chunk.current = None
             done.append((held, outcome, (monotonic() - started) * 1000))
+
+
+def _close_connections() -> None:
+    from django.db import connections
+
+    try:
+        connections.close_all()
+    except Exception:
+        logger.exception("A database connection could not be closed")
 
 
 def jobs_ahead(mean_ms: float | None) -> int:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+from argparse import _SubParsersAction
 from pathlib import Path
 
+from django.core.management import load_command_class
+
 from queueapp.errors import REFUSALS
+from queueapp.producer import options
 from queueapp.setting_readers import READERS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/reference.md").read_text()
+
+VERBS = "What `manage.py ductor` can do:"
 
 
 def section(title: str) -> str:
@@ -20,11 +26,25 @@ def test_every_setting_is_documented() -> None:
     assert set(re.findall(r"^\| `([A-Z_]+)` \|", section("Settings"), re.MULTILINE)) == set(READERS)
 
 
+def test_every_option_is_documented_with_its_place() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", section("Options of `@task` and `.using()`"), re.MULTILINE))
+    assert {name for name, place in rows.items() if place in {"task", "both"}} == set(options.TASK)
+    assert {name for name, place in rows.items() if place in {"using", "both"}} == set(options.USING)
+
+
 def test_every_command_is_documented() -> None:
     modules = (ROOT / "queueapp/management/commands").glob("[!_]*.py")
-    cells = re.findall(r"^\| (`[^|]+) \|", section("Commands"), re.MULTILINE)
+    table = section("Commands").partition(VERBS)[0]
+    cells = re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE)
     named = {name.removeprefix("manage.py ") for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
     assert named == {module.stem for module in modules}
+
+
+def test_every_verb_of_ductor_is_documented() -> None:
+    parser = load_command_class("queueapp", "ductor").create_parser("manage.py", "ductor")
+    [verbs] = [action for action in parser._actions if isinstance(action, _SubParsersAction)]
+    table = section("Commands").partition(VERBS)[2]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(verbs.choices)
 
 
 def test_every_refusal_is_documented_with_its_exception() -> None:

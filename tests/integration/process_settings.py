@@ -9,4 +9,5 @@ from ductor_project.settings import DUCTOR
 
 if "TEST_BASE_DIR" in os.environ:
     BASE_DIR = Path(os.environ["TEST_BASE_DIR"])
+USE_TZ = os.environ.get("DUCTOR_TEST_USE_TZ") != "0"
 DUCTOR = {**DUCTOR, **json.loads(os.environ.get("TEST_DUCTOR", "{}"))}

@@ -88,3 +88,43 @@ def test_a_reloading_worker_ends_with_its_supervisor(manage: Manage, store: Stor
     until(lambda: bool(reads.overview().workers))
     running.signal(signal.SIGKILL)
     until(lambda: not reads.overview().workers)
+
+
+def test_c144_it_waits_for_nobody_loses_nothing_and_leaves_one_leader(
+    manage: Manage, store: Store, reads: Reads, tmp_path: Path
+) -> None:
+    """C144: a worker that reloads in the middle of a job hands it back; no second leader stays; SIGTERM still works."""
+    code = tmp_path / "changing_jobs.py"
+    code.write_text(CODE.replace("VERSION", "old"))
+    running = manage("worker", "--reload", "--with-scheduler", env={"PYTHONPATH": str(tmp_path)}, LEADER_TTL_SECONDS=2)
+    running.wait_for("Leading")
+    first = until(lambda: reads.overview().leader)
+    job = NewJob(
+        id=new_id(),
+        task="changing_jobs.work",
+        tenant="acme",
+        payload=encode_arguments([str(tmp_path)], {}),
+        fingerprint="f" * 16,
+    )
+    store.enqueue([job])
+    until(lambda: notes(tmp_path, "old"))
+    code.write_text(CODE.replace("VERSION", "new"))
+
+    def touched_and_seen() -> bool:
+        later = code.stat().st_mtime + 10
+        os.utime(code, (later, later))
+        time.sleep(0.5)
+        return bool(notes(tmp_path, "new"))
+
+    until(touched_and_seen, what="the new code runs")
+    second = until(lambda: (leader := reads.overview().leader) not in {"", first} and leader)
+    until(lambda: len(reads.overview().workers) == 1)
+    (tmp_path / "go").touch()
+    until(lambda: record(reads, job.id).state is State.ENDED)
+    found = record(reads, job.id)
+    assert (found.attempts, found.crashes) == (2, 0)
+    assert len(notes(tmp_path, "new")) == 1
+    assert reads.overview().leader == second
+    running.signal(signal.SIGTERM)
+    assert running.wait() == 0
+    assert (reads.overview().leader, reads.overview().workers) == ("", [])

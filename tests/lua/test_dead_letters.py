@@ -82,8 +82,8 @@ def test_dead_letters_are_read_by_page_and_tenant(shard: Shard) -> None:
     for number in range(6):
         ids.append(dead_job(shard, tenant="ab"[number % 2]))
         shard.now_ms += 10
-    assert [record.id for record in shard.reads.dead(count=4)] == ids[:1:-1]
-    assert [record.id for record in shard.reads.dead(tenant="b", offset=1)] == [ids[3], ids[1]]
+    assert list(shard.reads.browse("dead", newest=True, count=4).ids) == ids[:1:-1]
+    assert list(shard.reads.browse("dead:b", newest=True, skip=1, count=9).ids) == [ids[3], ids[1]]
 
 
 @pytest.mark.parametrize("verb", ["cancel", "retry_from_dlq", "discard"])

@@ -65,6 +65,8 @@ def scene(shard: Shard, name: str) -> Act:
         "await": lambda: store.await_result(waiting, "web1"),
         "trim": lambda: [store.trim(**keep) is not None],
         "peek": lambda: store.peek(5),
+        "oldest": lambda: store.oldest(lanes=[("a", "main")]),
+        "browse": lambda: store.browse("dead", count=5, tenant="a"),
         "verify": store.verify,
     }
     return acts[name]

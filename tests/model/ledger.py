@@ -6,6 +6,7 @@ parity test holds that); it knows which jobs may be leased at all, and what ever
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -34,6 +35,8 @@ class Job:
     closed: int = 0
     worker: str = ""
     outcome: Outcome | None = None
+    group: str = ""
+    """Of a dead letter."""
     over_ms: int = 0
     """When it ended or died."""
     unknown_since_ms: int | None = None
@@ -160,7 +163,7 @@ class Ledger:
         if self._may_retry(job, finish, now):
             job.state, job.due_ms = State.SCHEDULED, now + (finish.retry_ms or 0)
             return "retry"
-        self._die(job)
+        self._die(job, finish.reason, finish.fingerprint)
         return "dead"
 
     def give_back(self, returned: Returned) -> str:
@@ -171,7 +174,7 @@ class Ledger:
         if returned.unknown_task:
             job.unknown_since_ms = now if job.unknown_since_ms is None else job.unknown_since_ms
             if now - job.unknown_since_ms >= returned.grace_ms:
-                self._die(job)
+                self._die(job, "unknown_task")
                 return "dead"
         job.state = State.SCHEDULED if returned.delay_ms else State.PENDING
         job.due_ms = now + returned.delay_ms
@@ -203,7 +206,7 @@ class Ledger:
         job = self.jobs[job_id]
         if not job.waits:
             return self._word(job)
-        self._die(job)
+        self._die(job, "by_hand")
         return "moved"
 
     def redrive(self, job_id: str) -> str:
@@ -251,7 +254,7 @@ class Ledger:
             if job.state is State.ACTIVE:
                 job.crashes += job.begun
                 if job.begun and job.crashes >= job.new.max_crashes:
-                    self._die(job)
+                    self._die(job, "worker_lost")
                     dead += 1
                 else:
                     job.state = State.PENDING
@@ -286,6 +289,13 @@ class Ledger:
         """(id, state) of every job that the store must still know."""
         return ((job_id, job.state.value) for job_id, job in self.jobs.items() if job.state is not None)
 
+    def groups(self) -> dict[str, dict[str, int]]:
+        """Group → its dead letters by id and time of death."""
+        groups: dict[str, dict[str, int]] = {}
+        for job in self.of(State.DEAD):
+            groups.setdefault(job.group, {})[job.new.id] = job.over_ms
+        return groups
+
     def _by_end(self, state: State) -> Sequence[Job]:
         return sorted(self.of(state), key=lambda job: (job.over_ms, job.new.id))
 
@@ -304,8 +314,10 @@ class Ledger:
         job.state, job.outcome = State.ENDED, outcome
         self._over(job)
 
-    def _die(self, job: Job) -> None:
+    def _die(self, job: Job, reason: str, fingerprint: str = "") -> None:
+        """All jobs of the model are of one task: number 1."""
         job.state = State.DEAD
+        job.group = fingerprint or hashlib.sha1(f"1|{reason}".encode()).hexdigest()[:12]
         self._over(job)
 
     def _over(self, job: Job) -> None:

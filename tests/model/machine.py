@@ -78,6 +78,7 @@ class Machine(RuleBasedStateMachine):
         assert [one for one in violations if self.armed_known or one != NOT_ARMED] == []
         where = dict(self._indices())
         assert where == dict(self.ledger.indices())
+        self._check_groups()
         if self.armed_known:
             assert bool(self.client.zscore(self.keys["wake"], "w") is not None) == bool(self.ledger.leasable())
         popped: Any = self.client.lpop(self.keys["done:waiter"], 1000) or []
@@ -93,6 +94,7 @@ class Machine(RuleBasedStateMachine):
                 continue
             assert record is not None
             assert (record.state, record.outcome) == (job.state, job.outcome)
+            assert record.group == (job.group if job.state is State.DEAD else "")
             assert (record.attempts, record.error_count, record.crashes) == (job.attempts, job.errors, job.crashes)
         stored: Any = self.client.hgetall(self.keys["stats"])
         stats = {name.decode(): int(value) for name, value in stored.items()}
@@ -114,6 +116,17 @@ class Machine(RuleBasedStateMachine):
             assert not seen & set(members), "a job stands in two indices"
             seen |= set(members)
             yield from ((member.decode(), state) for member in members)
+
+    def _check_groups(self) -> None:
+        """The groups of dead letters: their members, and the newest death of each."""
+        want = self.ledger.groups()
+        listed: Any = self.client.zrange(self.keys["deadgroups"], 0, -1, withscores=True)
+        assert {name.decode(): score for name, score in listed} == {
+            name: max(members.values()) for name, members in want.items()
+        }
+        for name, members in want.items():
+            found: Any = self.client.zrange(self.keys[f"deadgroup:{name}"], 0, -1, withscores=True)
+            assert {job_id.decode(): score for job_id, score in found} == members
 
     def _next_call(self, worker: int) -> tuple[str, int]:
         name = self.names[worker]
@@ -173,7 +186,15 @@ class Machine(RuleBasedStateMachine):
         if not fails:
             return [Completed(id=job_id, attempts=attempts, run_ms=run_ms, cost=cost) for job_id, attempts in chosen]
         return [
-            Failed(id=job_id, attempts=attempts, run_ms=run_ms, cost=cost, retry_ms=retry_ms, error=b'{"class": "X"}')
+            Failed(
+                id=job_id,
+                attempts=attempts,
+                run_ms=run_ms,
+                cost=cost,
+                retry_ms=retry_ms,
+                error=b'{"class": "X"}',
+                fingerprint=f"{run_ms:012x}" if cost else "",
+            )
             for job_id, attempts in chosen
         ]
 

@@ -25,6 +25,7 @@ def leased(job_id: str = "j", *, attempts: int = 1, task: str = "tests.noop", **
         "priority": 0,
         "cost": 0.0,
         "submitted_ms": 1,
+        "ready_ms": 1,
         "leased_ms": 1,
         "deadline_ms": 30_001,
         "max_attempts": 1,

@@ -14,6 +14,7 @@ from django.core.checks import run_checks
 from django.test.utils import override_settings
 
 from queueapp import backend, checks, conf, setting_readers
+from queueapp.middleware import TenantMiddleware
 from queueapp.producer import discovery
 
 OURS = {"BACKEND": "queueapp.backend.DuctorBackend"}
@@ -78,6 +79,33 @@ def test_e154_a_pools_policy_is_none() -> None:
     assert all(words in message for words in ("emails", "'fifa'", "fifo, tiered"))
 
 
+@pytest.mark.parametrize(
+    ("setting", "check_id"),
+    [("TENANT_RESOLVERS", "queueapp.E155"), ("TENANT_CONTEXT", "queueapp.E156"), ("API_TENANTS", "queueapp.E157")],
+)
+def test_e155_e156_e157_a_callable_about_tenants_cannot_be_imported(setting: str, check_id: str) -> None:
+    def given(path: Any) -> dict[str, str]:
+        value = [path] if setting == "TENANT_RESOLVERS" else path
+        return found(**ductor(**{setting: value}), MIDDLEWARE=["queueapp.middleware.TenantMiddleware"])
+
+    assert "'nowhere.at_all', which cannot be imported" in given("nowhere.at_all")[check_id]
+    assert f'DUCTOR["{setting}"]' in given("os.no_such_name")[check_id]
+    assert "is not callable" in given("os.sep")[check_id]
+    assert given("os.getcwd") == {}
+    assert given(print) == {}
+
+
+def test_w003_resolvers_without_the_middleware() -> None:
+    assert "TenantMiddleware" in found(**ductor(TENANT_RESOLVERS=[print]), MIDDLEWARE=["os.no_such"])["queueapp.W003"]
+    assert found(**ductor(), MIDDLEWARE=[]) == {}
+    for path in ("queueapp.middleware.TenantMiddleware", f"{__name__}.HostsOwn"):
+        assert found(**ductor(TENANT_RESOLVERS=[print]), MIDDLEWARE=[path]) == {}
+
+
+class HostsOwn(TenantMiddleware):
+    """A host's subclass."""
+
+
 def test_e001_no_alias_is_ours() -> None:
     assert conf.BACKEND in found(TASKS={"default": OTHER}, **ductor())["queueapp.E001"]
     assert "queueapp.E001" in found(TASKS={}, **ductor())
@@ -107,7 +135,9 @@ def test_w002_a_key_of_our_alias_that_nobody_reads() -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"REDIS_URL": None}, {"REDIS_URL": "embedded:"}])
-def test_e010_no_store_outside_of_debug(given: dict[str, Any]) -> None:
+def test_e010_no_store_outside_of_debug(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found(DUCTOR=given, DEBUG=False) == {}, "Django's test runner turns DEBUG off, and then runs the checks"
+    monkeypatch.setattr("queueapp.checks.in_test_run", lambda: False)
     assert "REDIS_URL" in found(DUCTOR=given, DEBUG=False)["queueapp.E010"]
     assert found(DUCTOR=given, DEBUG=True) == {}
 

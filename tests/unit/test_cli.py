@@ -144,21 +144,21 @@ def test_dlq_list_and_show(store: Store, shard_keys: ShardKeys) -> None:
 
 def test_dlq_retry_and_discard_by_id(store: Store, shard_keys: ShardKeys) -> None:
     first, second = (shard_keys.public_id(job_id) for job_id in kill(store, 2))
-    assert ductor("dlq", "retry", first, NOBODY, "--yes").strip() == "1 retried, 1 gone"
-    assert ductor("dlq", "discard", second, "--yes").strip() == "1 discarded"
-    assert ductor("dlq", "discard", second, "--yes").strip() == "0 discarded, 1 already"
+    assert ductor("dlq", "retry", first, NOBODY, "--yes").strip() == "1 retried, 1 skipped: no such job."
+    assert ductor("dlq", "discard", second, "--yes").strip() == "1 discarded."
+    assert ductor("dlq", "discard", second, "--yes").strip() == "1 skipped: not in that state any more."
 
 
 def test_dlq_by_what_they_have_in_common(store: Store) -> None:
     kill(store, 2, task="shop.tasks.mail")
     kill(store, 3)
-    assert ductor("dlq", "retry", "--task", "shop.tasks.mail", "--yes").strip() == "2 retried"
-    assert ductor("dlq", "discard", "--all", "--pool", "default", "--yes").strip() == "3 discarded"
+    assert ductor("dlq", "retry", "--task", "shop.tasks.mail", "--yes").strip() == "2 retried."
+    assert ductor("dlq", "discard", "--all", "--pool", "default", "--yes").strip() == "3 discarded."
     assert ductor("dlq", "retry", "--all", "--yes").strip() == "No dead letter matches."
 
 
 def test_dlq_says_which() -> None:
-    with pytest.raises(CommandError, match="Say which: ids, or --tenant, --task, --reason, or --all"):
+    with pytest.raises(CommandError, match="Say which: ids, or --tenant, --group, --task, --reason, or --all"):
         ductor("dlq", "discard", "--yes")
 
 

@@ -137,6 +137,7 @@ class TestStates:
             priority=4,
             cost=1,
             submitted_ms=1_700_000_000_000,
+            ready_ms=1_700_000_000_000,
             leased_ms=1_700_000_001_000,
             deadline_ms=1_700_000_031_000,
             max_attempts=3,

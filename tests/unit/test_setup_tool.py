@@ -7,11 +7,15 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tools import environment, matrix, pythons, setup
+from tools import environment, matrix, postgres, pythons, setup
 from tools.pythons import Interpreter
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -167,14 +171,104 @@ def test_the_matrix_is_every_pair_and_an_old_redis_py() -> None:
     assert len({cell.directory for cell in cells}) == len(cells)
 
 
-def test_a_server_that_is_not_there_is_reported_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("cell", "command"),
+    [
+        (matrix.server_cell, "sudo apt-get install redis-server"),
+        (matrix.postgres_cell, "sudo apt-get install postgresql"),
+        (matrix.browser_cell, "sudo apt-get install chromium chromium-driver"),
+        (lambda main: matrix.image_cell([interpreter("3.11")]), "uv python install 3.13"),
+    ],
+)
+def test_a_cell_that_cannot_run_here_says_what_to_type(
+    monkeypatch: pytest.MonkeyPatch, cell: Callable[[Path], object], command: str
+) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr(matrix, "apt_install", lambda *packages: False)
-    cells, outcomes = matrix.server_cells(ROOT)
-    assert cells == []
-    assert [(outcome.result, outcome.failed) for outcome in outcomes] == [
-        ("not run; type: sudo apt-get install redis-server", False)
-    ]
+    monkeypatch.setattr(postgres, "find", lambda: None)
+    found = cell(ROOT)
+    assert isinstance(found, matrix.Outcome)
+    assert (found.result, found.failed) == (f"not run; type: {command}", False)
+
+
+def test_what_a_cell_lacks_is_installed_where_that_is_ours_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed: list[str] = []
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}" if installed else None)
+
+    def install(*packages: str) -> bool:
+        installed.extend(packages)
+        return True
+
+    monkeypatch.setattr(matrix, "apt_install", install)
+    assert isinstance(matrix.browser_cell(ROOT), matrix.Cell)
+    assert installed == ["chromium", "chromium-driver"]
+
+
+def test_the_image_cell_has_the_image_s_versions() -> None:
+    cell = matrix.image_cell([interpreter("3.12"), interpreter("3.13")])
+    assert isinstance(cell, matrix.Cell)
+    assert cell.interpreter == interpreter("3.13")
+    assert f"python:{matrix.IMAGE_PYTHON}-slim" in (ROOT / "Dockerfile").read_text()
+    assert any(pin.startswith("gunicorn==") for pin in cell.pins)
+    assert f"Django=={matrix.IMAGE_DJANGO}." in " ".join(cell.pins)
+
+
+def test_the_places_that_cells_name_are_there() -> None:
+    for place in (*matrix.SQL, *matrix.MOMENTS, matrix.IMAGE_REQUIREMENTS):
+        assert (ROOT / place).exists(), place
+
+
+def test_every_marker_belongs_to_a_cell() -> None:
+    """What `make test` leaves out runs somewhere."""
+    image = matrix.image_cell([interpreter("3.13")])
+    assert isinstance(image, matrix.Cell)
+    selections = {cell.selection for cell in [image, *matrix.main_cells(ROOT)]} | {"browser"}
+    for marker in matrix.OWN_CELLS:
+        assert any(marker in selection.split(" and ") for selection in selections), marker
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["markers"]
+    assert set(matrix.OWN_CELLS) <= {line.split(":")[0] for line in known}
+
+
+def test_a_cell_whose_surroundings_do_not_start_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes: list[int] = []
+    monkeypatch.setattr(matrix, "pytest", lambda *arguments, **options: outcomes.append(0))
+
+    @contextmanager
+    def broken() -> Iterator[dict[str, str]]:
+        if outcomes == []:
+            raise RuntimeError("no room")
+        yield {}
+
+    outcome = matrix.run(matrix.main_cells(ROOT)[0]._replace(surroundings=broken))
+    assert (outcome.result, outcome.failed) == ("failed (not started)", True)
+
+
+@pytest.mark.skipif(postgres.find() is None, reason="no PostgreSQL here: sudo apt-get install postgresql")
+def test_a_private_postgresql_is_started_and_leaves_nothing_behind() -> None:
+    programs = postgres.find()
+    assert programs is not None
+    with postgres.server(programs) as url:
+        directory = Path(url.partition("?host=")[2])
+        pid = int((directory / "data/postmaster.pid").read_text().splitlines()[0])
+        assert (directory / ".s.PGSQL.5432").is_socket()
+        command = Path(f"/proc/{pid}/cmdline")
+        if command.exists():
+            assert b"listen_addresses=\0" in command.read_bytes(), "it is on no network"
+    assert not directory.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_postgresql_that_cannot_start_says_why() -> None:
+    # Not pytest's own directory, which only its owner may enter.
+    with tempfile.TemporaryDirectory() as place:
+        programs = Path(place)
+        programs.chmod(0o755)
+        for name in ("initdb", "postgres"):
+            (programs / name).write_text("#!/bin/sh\necho 'postgres 14.1: no locale'; [ \"$1\" = --version ]\n")
+            (programs / name).chmod(0o755)
+        with pytest.raises(RuntimeError, match="no locale"), postgres.server(programs):
+            pass
 
 
 @pytest.mark.parametrize(("code", "failed"), [(0, False), (1, True), (5, True)])

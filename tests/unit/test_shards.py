@@ -76,6 +76,58 @@ def test_a_renamed_pool_keeps_its_code(redis_client: redis.Redis, namespace: str
     assert shards.locate(f"{code}.0.{ID}") == ("mails", ID)
 
 
+def test_a_pool_is_renamed_in_the_store(redis_client: redis.Redis, namespace: str) -> None:
+    code = shards.store("mails").keys.code
+    shards.store("reports")
+    shards.rename(code, "letters")
+    assert redis_client.hget(f"{namespace}:pools", code) == b"letters"
+    assert shards.keys("letters").code == code
+    assert shards.locate(f"{code}.0.{ID}") == ("letters", ID)
+    with pytest.raises(StoreMisconfigured, match="If 'mails' was renamed, use the new name"):
+        shards.store("mails")
+    for name in ("reports", "mails"):
+        with pytest.raises(StoreMisconfigured, match=f"cannot be called '{name}'"):
+            shards.rename(pool_code("reports") if name == "mails" else code, name)
+
+
+def test_who_reads_a_renamed_pool_first_finds_its_code(redis_client: redis.Redis, namespace: str) -> None:
+    code = pool_code("letters")
+    redis_client.hset(f"{namespace}:pools", code, "mails")
+    assert shards.reads("mails").keys.code == code
+
+
+def test_who_reads_a_pool_again_does_not_ask_again(redis_client: redis.Redis, namespace: str) -> None:
+    shards.reads("mails")
+    redis_client.hset(f"{namespace}:pools", pool_code("letters"), "mails")
+    assert shards.reads("mails").keys.code == pool_code("mails")
+
+
+def test_an_asynchronous_caller_records_as_a_synchronous_one(redis_client: redis.Redis, namespace: str) -> None:
+    asyncio.run(shards.arecord("mails"))
+    assert redis_client.hgetall(f"{namespace}:pools") == {pool_code("mails").encode(): b"mails"}
+    shards.rename(pool_code("mails"), "letters")
+    shards.forget()
+    asyncio.run(shards.arecord("letters"))
+    assert shards.keys("letters").code == pool_code("mails")
+    with pytest.raises(StoreMisconfigured, match="If 'mails' was renamed, use the new name"):
+        asyncio.run(shards.arecord("mails"))
+
+
+def test_a_process_that_runs_goes_on_under_the_old_name(redis_client: redis.Redis, namespace: str) -> None:
+    code = shards.store("mails").keys.code
+    redis_client.hset(f"{namespace}:pools", code, "letters")  # another process renames it
+    assert shards.store("mails").keys.code == shards.reads("mails").keys.code == code
+    assert shards.reads("letters").keys.code == code
+
+
+def test_an_id_given_out_before_a_renaming_was_known_is_found(redis_client: redis.Redis, namespace: str) -> None:
+    redis_client.hset(f"{namespace}:pools", pool_code("mails"), "letters")
+    early = shards.keys("letters").public_id(ID)
+    assert early.startswith(pool_code("letters"))
+    assert shards.locate(early) == ("letters", ID)
+    assert shards.reads("letters").keys.code == pool_code("mails")
+
+
 def test_an_id_of_a_pool_that_only_the_store_knows(redis_client: redis.Redis, namespace: str) -> None:
     code = pool_code("elsewhere")
     assert shards.locate(f"{code}.0.{ID}") is None

@@ -31,6 +31,12 @@ DUMMY = {"BACKEND": f"{Task.__module__.rpartition('.')[0]}.backends.dummy.DummyB
 def function() -> None: ...
 
 
+def parameters(value: object, *rest: object) -> None: ...
+
+
+def keywords(**more: object) -> None: ...
+
+
 class TestDecorator:
     def test_with_and_without_parentheses(self) -> None:
         assert isinstance(add, DuctorTask)
@@ -44,7 +50,9 @@ class TestDecorator:
         assert add.backend == "default"
 
     def test_none_leaves_an_option_at_its_default(self) -> None:
-        assert task(lane=None, cost=None, api=None)(function).lane == "main"  # type: ignore[call-overload]
+        made = task(lane=None, cost=None, api=None, typed=None, sensitive=None)(function)
+
+        assert (made.lane, made.typed, made.sensitive) == ("main", False, ())
 
     def test_a_task_cannot_be_changed(self) -> None:
         with pytest.raises(FrozenInstanceError):
@@ -77,13 +85,13 @@ class TestDecorator:
         ):
             task(max_atempts=3)  # type: ignore[call-overload]
         with pytest.raises(InvalidOption, match=r"using\(zzz=\.\.\.\) is not an option; known: backend"):
-            add.using(zzz=3)
+            add.using(zzz=3)  # type: ignore[call-arg]
 
     def test_run_after_belongs_to_using(self) -> None:
         with pytest.raises(InvalidOption, match=r"run_after.*using"):
             task(run_after=datetime.now(UTC))  # type: ignore[call-overload]
 
-    @pytest.mark.parametrize("name", ["api", "aliases", "takes_context"])
+    @pytest.mark.parametrize("name", ["api", "aliases", "takes_context", "sensitive"])
     def test_what_belongs_to_the_task_is_refused_by_using(self, name: str) -> None:
         given: dict[str, Any] = {name: True}
         with pytest.raises(InvalidOption, match=rf"{name}.*belongs to the task"):
@@ -134,6 +142,11 @@ class TestValues:
             ("backoff", -1),
             ("backoff", "soon"),
             ("on_commit", 1),
+            ("database", "nowhere"),
+            ("database", 5),
+            ("metadata", ["a"]),
+            ("metadata", {1: 2}),
+            ("typed", 1),
         ],
     )
     def test_a_wrong_value_names_option_and_value(self, option: str, value: Any) -> None:
@@ -167,7 +180,8 @@ class TestValues:
         changed = chosen.using(tenant="a").using(priority=5)
 
         assert (changed.tenant, changed.priority, changed.lane, changed.cost) == ("a", 5, "mail", 3.0)
-        assert add.using() is add
+        assert add.using() == add
+        assert add.using() is not add, "as django.tasks has it"
 
     def test_a_naive_moment_passes_where_moments_are_naive(self) -> None:
         with override_settings(USE_TZ=False):
@@ -185,6 +199,26 @@ class TestValues:
         with pytest.raises(InvalidOption, match="aliases"):
             task(aliases=wrong)(function)
 
+    def test_an_unknown_database_lists_the_known(self) -> None:
+        with pytest.raises(InvalidOption, match=r"database is 'nowhere': it must be an alias of DATABASES; known: def"):
+            add.using(database="nowhere")
+        assert add.using(database="default").database == "default"
+
+    def test_metadata_is_a_copy_that_does_not_hinder_hashing(self) -> None:
+        given = {"tags": ["a"]}
+        made = add.using(metadata=given)
+        given["tags"].append("b")
+
+        assert made.metadata == {"tags": ["a"]}
+        assert (hash(made), made == add) == (hash(add), False)
+        assert made.using(metadata={}).metadata == {}
+
+    def test_sensitive_takes_names_and_paths(self) -> None:
+        assert task(sensitive=["value.number"])(parameters).sensitive == ("value.number",)
+        assert task(sensitive={"value", "rest"})(parameters).sensitive == ("rest", "value")
+        assert task(sensitive=["anything"])(keywords).sensitive == ("anything",)
+        assert task(sensitive=True)(parameters).sensitive is True
+
     def test_bind_holds_a_task_and_its_arguments(self) -> None:
         bound = add.using(tenant="a").bind(1, b=2)
 
@@ -193,7 +227,7 @@ class TestValues:
 
 @pytest.mark.skipif(not hasattr(Task, "_reconstruct"), reason="tasks can be pickled from Django 6.1 on")
 def test_a_task_can_be_pickled_with_its_options() -> None:
-    made = chosen.using(tenant="acme", priority=3)
+    made = chosen.using(tenant="acme", priority=3, metadata={"a": [1]}, database="default", typed=True)
 
     assert pickle.loads(pickle.dumps(made)) == made
 

@@ -9,13 +9,25 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connection, connections, transaction
-from django.test import TestCase, TransactionTestCase
+from django.http import HttpRequest, HttpResponse
+from django.test import Client, TestCase, TransactionTestCase
 from django.test.utils import override_settings
+from django.urls import path
 
 from queueapp import enqueue_many
 from queueapp.compat import TaskResultStatus, task_enqueued
-from queueapp.errors import IdempotencyConflict, InvalidOption, NotSentYet, StoreUnavailable, UnserialisableArgument
+from queueapp.errors import (
+    IdempotencyConflict,
+    InvalidOption,
+    NotSentYet,
+    PayloadTooLarge,
+    StoreUnavailable,
+    UnknownPool,
+    UnknownTenant,
+    UnserialisableArgument,
+)
 from queueapp.producer import transactions
 from queueapp.signals import enqueue_failed
 from queueapp.store.reads import Reads
@@ -29,8 +41,8 @@ class Rollback(Exception):
 
 
 @contextmanager
-def rolled_back() -> Iterator[None]:
-    with suppress(Rollback), transaction.atomic():
+def rolled_back(alias: str = "default") -> Iterator[None]:
+    with suppress(Rollback), transaction.atomic(using=alias):
         yield
         raise Rollback
 
@@ -139,13 +151,29 @@ class TestCommit:
             transaction.rollback()
             transaction.set_autocommit(True)
 
-    def test_what_needs_no_store_is_refused_at_once(self, waiting: Callable[[], int]) -> None:
+    def test_what_needs_no_store_is_refused_at_once(self, waiting: Callable[[], int], settings: Any) -> None:
+        settings.DUCTOR = {**settings.DUCTOR, "UNKNOWN_TENANTS": "reject"}
         with transaction.atomic():
             with pytest.raises(UnserialisableArgument):
                 add.enqueue({1})
-            with pytest.raises(InvalidOption):
+            with pytest.raises(PayloadTooLarge):
+                add.enqueue("x" * 300_000)
+            with pytest.raises(UnknownPool):
                 add.using(queue_name="nowhere").enqueue(1)
+            with pytest.raises(UnknownTenant):
+                add.using(tenant="stranger").enqueue(1)
+            with pytest.raises(InvalidOption):
+                add.using(database="nowhere").enqueue(1)
         assert waiting() == 0
+
+    def test_no_hook_is_registered_where_no_block_is_open(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """In asynchronous code `on_commit` would raise there, and elsewhere run at once, before the store answered."""
+        hooks: list[object] = []
+        monkeypatch.setattr(connection, "on_commit", lambda hook, robust=False: hooks.append(hook))
+        add.enqueue(1)
+        asyncio.run(add.aenqueue(1))
+
+        assert hooks == []
 
     def test_aenqueue_outside_goes_out_at_once(self, waiting: Callable[[], int]) -> None:
         assert asyncio.run(add.aenqueue(1)).state == "pending"
@@ -176,7 +204,8 @@ class TestAfterCommit:
         self, failures: list[dict[str, Any]], caplog: pytest.LogCaptureFixture, settings: Any
     ) -> None:
         later: list[str] = []
-        with override_settings(DUCTOR={**settings.DUCTOR, "REDIS_URL": NOWHERE}), transaction.atomic():
+        away = {**settings.DUCTOR, "REDIS_URL": NOWHERE, "ON_COMMIT_FAILURE": "log"}
+        with override_settings(DUCTOR=away), transaction.atomic():
             result = add.enqueue(1)
             transaction.on_commit(lambda: later.append("ran"))
 
@@ -213,10 +242,27 @@ class TestAfterCommit:
             raise RuntimeError("a defect")
 
         monkeypatch.setattr("queueapp.producer.client.send_each", broken)
+        later: list[str] = []
         with transaction.atomic():
-            add.enqueue(1)
+            result = add.enqueue(1)
+            transaction.on_commit(lambda: later.append("ran"))
 
         assert "a defect" in str(failures[0]["error"])
+        assert (later, result.outbox) == (["ran"], "default")
+
+    def test_a_callback_that_raises_costs_the_host_none_of_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """`robust=True`: should there be a defect even in what keeps defects away."""
+
+        def broken(*_: object) -> None:
+            raise RuntimeError("a defect")
+
+        monkeypatch.setattr("queueapp.producer.client.send_late", broken)
+        later: list[str] = []
+        with transaction.atomic():
+            add.enqueue(1)
+            transaction.on_commit(lambda: later.append("ran"))
+
+        assert later == ["ran"]
 
     def test_receivers_that_raise_cost_nobody_the_job(self, waiting: Callable[[], int]) -> None:
         def receive(**_: Any) -> None:
@@ -252,15 +298,16 @@ class TestSeveralConnections:
             self.in_atomic_block, self.atomic_blocks, self.hooks = False, [], []
 
     @pytest.fixture
-    def pair(self, monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
+    def pair(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Connection]]:
         pair = [self.Connection("a"), self.Connection("b")]
-        monkeypatch.setattr(connections, "all", lambda initialized_only=False: pair)
-        return pair
+        with monkeypatch.context() as patched:
+            patched.setattr(connections, "all", lambda initialized_only=False: pair)
+            yield pair
 
     @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
     def test_it_waits_for_both(self, pair: list[Connection], order: tuple[int, int]) -> None:
         sent: list[bool] = []
-        assert transactions.defer(lambda: sent.append(True), True)
+        assert transactions.defer(lambda _: sent.append(True), True)
 
         pair[order[0]].commit()
         assert sent == []
@@ -270,7 +317,7 @@ class TestSeveralConnections:
     @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
     def test_a_rollback_of_either_keeps_it_back(self, pair: list[Connection], order: tuple[int, int]) -> None:
         sent: list[bool] = []
-        transactions.defer(lambda: sent.append(True), True)
+        transactions.defer(lambda _: sent.append(True), True)
 
         pair[order[0]].rollback()
         pair[order[1]].commit()
@@ -278,22 +325,150 @@ class TestSeveralConnections:
 
     def test_a_commit_then_a_rollback_keeps_it_back(self, pair: list[Connection]) -> None:
         sent: list[bool] = []
-        transactions.defer(lambda: sent.append(True), True)
+        transactions.defer(lambda _: sent.append(True), True)
 
         pair[0].commit()
         pair[1].rollback()
         assert sent == []
 
     def test_hooks_are_robust(self, pair: list[Connection]) -> None:
-        transactions.defer(lambda: None, True)
+        transactions.defer(lambda _: None, True)
 
         assert [robust for connection in pair for _, robust in connection.hooks] == [True, True]
 
     def test_on_commit_is_not_called_where_no_block_is_open(self, pair: list[Connection]) -> None:
         pair[1].in_atomic_block, pair[1].atomic_blocks = False, []
-        transactions.defer(lambda: None, True)
+        transactions.defer(lambda _: None, True)
 
         assert [len(connection.hooks) for connection in pair] == [1, 0]
+
+
+class TestTwoDatabases:
+    """The same with Django's own blocks, on two real databases."""
+
+    pytestmark = pytest.mark.django_db(transaction=True)
+
+    @pytest.mark.parametrize("inner", ["default", "second"])
+    def test_it_waits_for_the_last_commit(self, second_database: str, inner: str, waiting: Callable[[], int]) -> None:
+        outer = "default" if inner == second_database else second_database
+        with transaction.atomic(using=outer):
+            with transaction.atomic(using=inner):
+                add.enqueue(1)
+            assert waiting() == 0
+        assert waiting() == 1
+
+    @pytest.mark.parametrize("inner", ["default", "second"])
+    def test_a_rollback_of_the_outer_keeps_it_back(
+        self, second_database: str, inner: str, waiting: Callable[[], int]
+    ) -> None:
+        outer = "default" if inner == second_database else second_database
+        with rolled_back(outer), transaction.atomic(using=inner):
+            add.enqueue(1)
+        assert waiting() == 0
+
+    @pytest.mark.parametrize("inner", ["default", "second"])
+    def test_a_rollback_of_the_inner_keeps_it_back(
+        self, second_database: str, inner: str, waiting: Callable[[], int]
+    ) -> None:
+        outer = "default" if inner == second_database else second_database
+        with transaction.atomic(using=outer), rolled_back(inner):
+            add.enqueue(1)
+        assert waiting() == 0
+
+    def test_a_block_of_another_alias_alone_counts(self, second_database: str, waiting: Callable[[], int]) -> None:
+        with transaction.atomic(using=second_database):
+            add.enqueue(1)
+            assert waiting() == 0
+        assert waiting() == 1
+
+    def test_the_option_database_waits_for_that_one_alone(
+        self, second_database: str, waiting: Callable[[], int]
+    ) -> None:
+        with transaction.atomic(using=second_database):
+            with transaction.atomic():
+                add.using(database="default").enqueue(1)
+                assert waiting() == 0
+            assert waiting() == 1
+            add.using(database="default").enqueue(2)
+            assert waiting() == 2, "no block of that database is open"
+            add.using(database=second_database).enqueue(3)
+            assert waiting() == 2
+        assert waiting() == 3
+
+
+class TestAsync:
+    """Asynchronous code cannot open blocks, and has connections of its own."""
+
+    pytestmark = pytest.mark.django_db(transaction=True)
+
+    def test_a_block_around_async_to_sync_is_not_seen_by_aenqueue(self, waiting: Callable[[], int]) -> None:
+        with transaction.atomic():
+            result = async_to_sync(add.aenqueue)(1)
+            assert (result.state, waiting()) == ("pending", 1)
+
+    def test_but_by_enqueue_in_the_synchronous_part_of_it(self, waiting: Callable[[], int]) -> None:
+        async def body() -> Any:
+            return await sync_to_async(add.enqueue)(1)
+
+        with transaction.atomic():
+            result = async_to_sync(body)()
+            assert (result.state, waiting()) == ("deferred", 0)
+        assert (result.state, waiting()) == ("pending", 1)
+
+    def test_a_block_in_the_synchronous_part_of_asynchronous_code_is_one(self, waiting: Callable[[], int]) -> None:
+        def part() -> None:
+            with transaction.atomic():
+                add.enqueue(1)
+                assert waiting() == 0
+
+        async def body() -> None:
+            await sync_to_async(part)()
+
+        async_to_sync(body)()
+        assert waiting() == 1
+
+
+def enqueueing_view(request: HttpRequest) -> HttpResponse:
+    result = add.enqueue(1)
+    if request.GET:
+        raise Rollback
+    return HttpResponse(result.state)
+
+
+@transaction.non_atomic_requests
+def view_outside(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(add.enqueue(1).state)
+
+
+@transaction.non_atomic_requests
+async def asynchronous_view(request: HttpRequest) -> HttpResponse:
+    return HttpResponse((await add.aenqueue(1)).state)
+
+
+urlpatterns = [path("atomic", enqueueing_view), path("not", view_outside), path("async", asynchronous_view)]
+
+
+@pytest.mark.urls(__name__)
+class TestAtomicRequests:
+    pytestmark = pytest.mark.django_db(transaction=True)
+
+    @pytest.fixture(autouse=True)
+    def _on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
+
+    def test_a_view_is_a_transaction(self, client: Client, waiting: Callable[[], int]) -> None:
+        assert client.get("/atomic").content == b"deferred"
+        assert waiting() == 1
+
+    def test_a_view_that_raises_sends_nothing(self, client: Client, waiting: Callable[[], int]) -> None:
+        with pytest.raises(Rollback):
+            client.get("/atomic", {"raise": "1"})
+        assert waiting() == 0
+
+    @pytest.mark.parametrize("where", ["/not", "/async"])
+    def test_views_outside_of_it_send_at_once(self, client: Client, waiting: Callable[[], int], where: str) -> None:
+        assert client.get(where).content == b"pending"
+        assert waiting() == 1
 
 
 @pytest.mark.usefixtures("redis_url")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.dispatch import Signal
 
 from queueapp import task, tenant
@@ -104,6 +106,16 @@ def too_large() -> str:
 @task
 async def asynchronous(value: int) -> int:
     return value + 1
+
+
+@task
+async def whose_thread() -> int:
+    return await sync_to_async(threading.get_ident)()
+
+
+@task
+async def exits_later() -> None:
+    sys.exit(3)
 
 
 @task(takes_context=True)
@@ -252,6 +264,19 @@ def test_async_def() -> None:
     outcome = run("asynchronous", 41)
     assert isinstance(outcome, Completed)
     assert outcome.result == b"42"
+
+
+def test_what_a_coroutine_does_on_the_database_comes_back_to_the_slots_thread() -> None:
+    """Whose connections are looked after; a thread that all slots share would keep a broken one for good."""
+    outcome = run("whose_thread")
+    assert isinstance(outcome, Completed)
+    assert json.loads(outcome.result or b"") == threading.get_ident()
+
+
+def test_a_coroutine_that_exits_has_failed() -> None:
+    outcome = run("exits_later")
+    assert isinstance(outcome, Failed)
+    assert json.loads(outcome.error)["class"] == "builtins.SystemExit"
 
 
 def test_context() -> None:

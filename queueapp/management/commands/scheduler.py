@@ -5,10 +5,10 @@ from __future__ import annotations
 from argparse import SUPPRESS
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from queueapp.cli import logs, probes
-from queueapp.cli.command import DuctorCommand
+from queueapp.cli.command import DuctorCommand, address
 from queueapp.cli.leash import put_on_leash
 from queueapp.cli.scheduler import run_scheduler
 
@@ -22,6 +22,7 @@ class Command(DuctorCommand):
     examples = """examples:
   {command}
   {command} --log json
+  {command} --metrics-addr :9100         serve metrics and probes
   {command} --check                      exit 0 when every pool has a leader (for exec probes)
 """
 
@@ -32,15 +33,20 @@ class Command(DuctorCommand):
         parser.add_argument(
             "--check", action="store_true", help="Only look whether every pool has a leader: exit 0 or 1."
         )
+        parser.add_argument(
+            "--metrics-addr",
+            type=address,
+            metavar="HOST:PORT",
+            help="Serve /metrics, /healthz and /readyz there, for Prometheus and probes; port 0 takes a free one.",
+        )
         parser.add_argument("--log", choices=("text", "json"), help="Form of the log lines on stderr.")
         parser.add_argument("--leash", action="store_true", help=SUPPRESS)
 
     def perform(self, **options: Any) -> None:
         if options["check"]:
-            if wrong := probes.check_scheduler():
-                raise CommandError(wrong)
+            self.stdout.write(probes.in_time(probes.check_scheduler))
             return
         if options["leash"]:
             put_on_leash()
         logs.set_up(options["log"], options["verbosity"])
-        run_scheduler(options["scheduler_id"])
+        run_scheduler(options["scheduler_id"], options["metrics_addr"])

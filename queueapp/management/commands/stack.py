@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from queueapp.cli.command import DuctorCommand, number, whole
+from queueapp.cli.command import DuctorCommand, address, number, whole
 from queueapp.cli.stack import StackCommand, run_stack, serve_web
 
 
@@ -39,6 +39,12 @@ class Command(DuctorCommand):
         parser.add_argument("--grace", type=number(0, 86_400), metavar="SECONDS", help="Grace of the workers.")
         parser.add_argument("--no-web", dest="web", action="store_false", help="No web server.")
         parser.add_argument("--no-scheduler", dest="scheduler", action="store_false", help="No scheduler.")
+        parser.add_argument(
+            "--metrics-addr",
+            type=address,
+            metavar="HOST:PORT",
+            help="Serve /metrics of all processes together, /healthz and /readyz there; port 0 takes a free one.",
+        )
         parser.add_argument("--migrate", action="store_true", help="Run `migrate` first.")
         parser.add_argument("--serve-web", metavar="ADDRESS", help=SUPPRESS)
 
@@ -56,6 +62,7 @@ class Command(DuctorCommand):
             web=options["web"],
             scheduler=options["scheduler"],
             migrate=options["migrate"],
+            metrics_addr=options["metrics_addr"],
         )
         try:
             code = run_stack(command, sys.stdout)

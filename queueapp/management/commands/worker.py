@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from argparse import SUPPRESS, BooleanOptionalAction
+from functools import partial
 from typing import Any
 
 from django.conf import settings as django_settings
 from django.core.management.base import CommandError, CommandParser
 
 from queueapp.cli import logs, probes
-from queueapp.cli.command import DuctorCommand, names, number, whole
+from queueapp.cli.command import DuctorCommand, address, names, number, whole
 from queueapp.cli.leash import put_on_leash
 from queueapp.cli.worker import WorkerCommand, run_worker
 from queueapp.conf import settings
@@ -31,6 +32,7 @@ class Command(DuctorCommand):
   {command} --slots 16 --no-reload       more threads; no restart on changed code
   {command} --batch                      run what is runnable now, then end
   {command} --with-scheduler             one process for a small site
+  {command} --metrics-addr :9101         serve metrics and probes
   {command} --check                      exit 0 when this host's worker is alive (for exec probes)
 """
 
@@ -66,6 +68,12 @@ class Command(DuctorCommand):
         )
         parser.add_argument("--max-tasks", type=whole(1, 10**9), metavar="N", help="End after N jobs.")
         parser.add_argument("--with-scheduler", action="store_true", help="Do a scheduler's work, too.")
+        parser.add_argument(
+            "--metrics-addr",
+            type=address,
+            metavar="HOST:PORT",
+            help="Serve /metrics, /healthz and /readyz there, for Prometheus and probes; port 0 takes a free one.",
+        )
         parser.add_argument("--check", action="store_true", help="Only look whether this worker is alive: exit 0 or 1.")
         parser.add_argument(
             "--reload",
@@ -90,8 +98,8 @@ class Command(DuctorCommand):
 
     def perform(self, **options: Any) -> None:
         if options["check"]:
-            if wrong := probes.check_worker(options["worker_id"], options["pools"]):
-                raise CommandError(wrong)
+            check = partial(probes.check_worker, options["worker_id"], options["pools"])
+            self.stdout.write(probes.in_time(check))
             return
         once = options["batch"] or options["max_tasks"] is not None
         reloading = options["reload"]
@@ -107,6 +115,7 @@ class Command(DuctorCommand):
             pools=options["pools"],
             name=options["worker_id"],
             with_scheduler=options["with_scheduler"],
+            metrics_addr=options["metrics_addr"],
             options=WorkerOptions(
                 slots=options["slots"],
                 grace_ms=grace_ms,

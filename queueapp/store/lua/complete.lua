@@ -3,7 +3,7 @@
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms
--- Groups: finished(kind id attempts run_ms cost retry_ms reason blob)
+-- Groups: finished(kind id attempts run_ms cost retry_ms reason group blob)
 -- Refusals: schema
 -- Events: stats completed; done:<waiter>
 -- Answers one word per job: done (also for a repeat), retry, dead, stale, gone. Only the current attempt is heard.
@@ -21,7 +21,7 @@
 --- @include "finish"
 tick()
 next_argument = 4
-local words = finish_all(next_group(tonumber(ARGV[3]), 8))
+local words = finish_all(next_group(tonumber(ARGV[3]), 9))
 write_held()
 write_moves()
 write_estimates()

@@ -3,7 +3,7 @@
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms worker seq want begin lease_ms
--- Groups: finished(kind id attempts run_ms cost retry_ms reason blob) extend(id attempts) begun(id attempts)
+-- Groups: finished(kind id attempts run_ms cost retry_ms reason group blob) extend(id attempts) begun(id attempts)
 -- Refusals: schema stale_call
 -- Events: as complete, fail, extend_lease, check_and_lease; in bounded shares as promote_due and partition_recover
 -- One round trip of a worker: what began, what ended, heartbeats, a share of what is due, new leases. Each part is
@@ -31,7 +31,7 @@ if not known then
 end
 tick()
 next_argument = 11
-local finished = next_group(tonumber(ARGV[8]), 8)
+local finished = next_group(tonumber(ARGV[8]), 9)
 local extended = next_group(tonumber(ARGV[9]), 2)
 local begun = next_group(tonumber(ARGV[10]), 2)
 local lost = {}

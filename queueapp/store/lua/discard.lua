@@ -25,8 +25,7 @@ for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do
   local row, state = waiting_row(id)
   if state == 'd' then
     to_ended(id, 'discarded')
-    remove_from('dead', id)
-    remove_from('dead:' .. row.tenant, id)
+    leave_dead(id, row.tenant)
     word = 'discarded'
   elseif row or redis.call('EXISTS', P .. 'run:' .. id) == 1 then
     word = 'already'

@@ -29,6 +29,7 @@ if leader[2] == nonce or fence[2] == nonce or verb == 'renew' then
   -- An expired lease that nobody took may be renewed; a term that was given up has ended for good.
   if leader[2] ~= nonce or fence[2] ~= nonce then return {0, 'fenced'} end
   redis.call('HSET', P .. 'leader', 'until', now + ttl)
+  redis.call('HSET', P .. 'fence', 'tick', now)
   return {1, tonumber(leader[1]), ttl}
 end
 
@@ -38,6 +39,6 @@ if leader[2] and now < ends and ends <= now + MAX_TTL then
 end
 local epoch = math.max(tonumber(fence[1] or 0), tonumber(leader[1] or 0)) + 1
 epoch = math.max(epoch, now)
-redis.call('HSET', P .. 'fence', 'epoch', epoch, 'nonce', nonce)
+redis.call('HSET', P .. 'fence', 'epoch', epoch, 'nonce', nonce, 'tick', now)
 redis.call('HSET', P .. 'leader', 'owner', owner, 'epoch', epoch, 'nonce', nonce, 'until', now + ttl)
 return {1, epoch, ttl}

@@ -27,7 +27,7 @@ for i, j in ipairs(next_group(tonumber(ARGV[4]), 1)) do
     leave_waiting(id, row, state)
     if not run then redis.call('HSET', P .. 'run:' .. id, unpack(identity(row))) end
     hash_holds_state(id)
-    to_dead(id, row.tenant, ARGV[3])
+    to_dead(id, row.tenant, row.task, ARGV[3])
     word = 'moved'
   else
     run = run or read_run(id)

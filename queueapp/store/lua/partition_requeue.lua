@@ -42,7 +42,7 @@ for i, g in ipairs(next_group(tonumber(ARGV[3]), 5)) do
     if word == 'dead' then
       redis.call('HSET', P .. 'run:' .. id, unpack(fields))
       hash_holds_state(id)
-      to_dead(id, run.t, 'unknown_task')
+      to_dead(id, run.t, run.n, 'unknown_task')
       end_lease(run)
     else
       give_back(run, row, tonumber(g[3]), fields)

@@ -25,7 +25,7 @@ for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do
   local id = j[1]
   local row, state, run = waiting_row(id)
   if state == 'd' then
-    redis.call('HSET', P .. 'run:' .. id, 's', 'p', 'e', 0, 'c', 0, 'f', read_history(run).f + 1)
+    redis.call('HSET', P .. 'run:' .. id, 's', 'p', 'rd', now, 'e', 0, 'c', 0, 'f', read_history(run).f + 1)
     redis.call('HDEL', P .. 'run:' .. id, 'o', 'te', 'uk', 'sp')
     if row.expires or row.tier ~= '' then
       redis.call('SET', P .. 'job:' .. id, fresh_row(redis.call('GET', P .. 'job:' .. id)))
@@ -40,8 +40,7 @@ local seq = #retried > 0 and take_seq(#retried)
 for i, job in ipairs(retried) do
   to_pending(job.id, job.row.tenant, job.row.lane, '', rank(seq + i - 1, job.row.priority))
   count_waiting(job.row.tenant, 1)
-  remove_from('dead', job.id)
-  remove_from('dead:' .. job.row.tenant, job.id)
+  leave_dead(job.id, job.row.tenant)
   count('redriven')
 end
 close()

@@ -2,21 +2,24 @@
 -- trim: ended and dead jobs beyond their retention → gone
 --
 -- KEYS: prefix
--- ARGV: schema clock_ms result_ttl_ms result_max dead_ttl_ms dead_max replay_window_ms worker_ttl_ms limit
+-- ARGV: schema clock_ms result_ttl_ms result_max dead_ttl_ms dead_max replay_window_ms worker_ttl_ms tenants limit
 -- Groups:
 -- Refusals: schema
 -- Events: stats trimmed
 -- Bounded by `limit` per index, by age and by number; an ended row stays at least the replay window. dead_max bounds the
 -- dead letters of each tenant: the tenants of a random sample are looked at, so that the largest are met soonest. Also
--- forgets workers that fell silent and estimates unused for 30 days. Answers how many rows went, and whether another
+-- forgets workers that fell silent, estimates unused for 30 days, and tenants without work or dead letters where more than
+-- `tenants` are known. Answers how many rows went, and whether another
 -- call would find more.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
+--- @include "group"
 tick()
 local result_ttl, result_max = tonumber(ARGV[3]), tonumber(ARGV[4])
 local dead_ttl, dead_max, window = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local limit, gone, more = tonumber(ARGV[9]), 0, 0
+local SEEN_TENANTS = tonumber(ARGV[9])
+local limit, gone, more = tonumber(ARGV[10]), 0, 0
 
 local function remove_rows(ids)
   local keys = {}
@@ -49,10 +52,16 @@ variadic('ZREM', P .. 'ended', ended)
 remove_rows(ended)
 
 local function drop_dead(ids)
+  local groups = {}
   for _, id in ipairs(ids) do
-    local row = read_row(id)
+    local row, group = read_row(id), redis.pcall('HGET', P .. 'run:' .. id, 'g')
     if row then redis.call('ZREM', P .. 'dead:' .. row.tenant, id) end
+    if type(group) == 'string' then
+      redis.call('ZREM', P .. 'deadgroup:' .. group, id)
+      groups[group] = true
+    end
   end
+  write_groups(groups)
   variadic('ZREM', P .. 'dead', ids)
   remove_rows(ids)
 end
@@ -65,6 +74,18 @@ for _, id in ipairs(redis.call('ZRANDMEMBER', P .. 'dead', 16)) do
     looked_at[t] = true
     drop_dead(over(P .. 'dead:' .. t, dead_ttl, dead_max, window))
   end
+end
+
+-- Tenants without work, beyond as many as are remembered: a window of them, another one at each moment.
+local idle = redis.call('ZCOUNT', P .. 'tenants', '-inf', 0)
+local spare, forgotten = redis.call('ZCARD', P .. 'tenants') - SEEN_TENANTS, {}
+if idle > 0 and spare > 0 then
+  local first = now % math.max(1, idle - limit + 1)
+  for _, t in ipairs(redis.call('ZRANGE', P .. 'tenants', first, first + math.min(limit, spare, idle) - 1)) do
+    if redis.call('EXISTS', P .. 'dead:' .. t) == 0 then push(forgotten, t) end
+  end
+  variadic('ZREM', P .. 'tenants', forgotten)
+  if #forgotten == limit then more = 1 end
 end
 
 local silent = redis.call('ZRANGEBYSCORE', P .. 'workers', '-inf', now - tonumber(ARGV[8]), 'LIMIT', 0, limit)

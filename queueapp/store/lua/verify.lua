@@ -12,7 +12,7 @@
 --- @include "row"
 --- @include "slots"
 --- @include "audit"
-local waiting, per_tenant, slots_want, held_want, lanes_want, dead_want = 0, {}, {}, {}, {}, {}
+local waiting, per_tenant, slots_want, held_want, lanes_want, dead_want, group_want = 0, {}, {}, {}, {}, {}, {}
 local function expect(t, k, id)
   t[k] = t[k] or {}
   t[k][id] = true
@@ -26,7 +26,10 @@ for id, job in pairs(info) do
     if (job.row and job.row.expires and true or false) ~= (listed and true or false) then report('%s and expiring differ', id) end
   end
   if job.state == 'p' then expect(lanes_want, job.t, job.l) end
-  if job.state == 'd' then expect(dead_want, job.t, id) end
+  if job.state == 'd' then
+    expect(dead_want, job.t, id)
+    expect(group_want, redis.call('HGET', P .. 'run:' .. id, 'g') or 'no group', id)
+  end
   if job.state == 'a' then
     for _, scope in ipairs(scope_of(job.t, job.l).counted) do expect(slots_want, scope, id) end
     expect(held_want, job.run.w, id)
@@ -54,7 +57,18 @@ local function compare(kind, want, read)
 end
 compare('slots', slots_want, {'ZRANGE', 0, -1})
 compare('dead', dead_want, {'ZRANGE', 0, -1})
+compare('deadgroup', group_want, {'ZRANGE', 0, -1})
 compare('held', held_want, {'SMEMBERS'})
+
+-- Every group stands in `deadgroups` at the death of its newest member, and no other does.
+local listed_groups = redis.call('ZRANGE', P .. 'deadgroups', 0, -1, 'WITHSCORES')
+for i = 1, #listed_groups, 2 do
+  local newest = redis.call('ZRANGE', P .. 'deadgroup:' .. listed_groups[i], -1, -1, 'WITHSCORES')
+  if newest[2] ~= listed_groups[i + 1] then report('deadgroups has %s at %s', listed_groups[i], listed_groups[i + 1]) end
+end
+for group in pairs(found.deadgroup) do
+  if not redis.call('ZSCORE', P .. 'deadgroups', group) then report('deadgroups lacks %s', group) end
+end
 
 for _, id in ipairs(members('expiring')) do
   local state = info[id] and info[id].state
@@ -64,13 +78,19 @@ end
 -- Counters.
 local stored = redis.call('HGETALL', P .. 'counts')
 for i = 1, #stored, 2 do
-  local t, n = string.match(stored[i], '^w:(.+)$'), tonumber(stored[i + 1])
-  local want = stored[i] == 'w' and waiting or (per_tenant[t] or 0)
-  if n ~= want or (t and n == 0) then report('counts %s is %d, counted %d', stored[i], n, want) end
-  if t then per_tenant[t] = nil end
+  local n, want = tonumber(stored[i + 1]), stored[i] == 'w' and waiting or 0
+  if n ~= want then report('counts %s is %d, counted %d', stored[i], n, want) end
 end
-for t, n in pairs(per_tenant) do report('counts lacks w:%s, counted %d', t, n) end
 if waiting > 0 and redis.call('HEXISTS', P .. 'counts', 'w') == 0 then report('counts lacks w') end
+for t in pairs(dead_want) do per_tenant[t] = per_tenant[t] or 0 end -- one with dead letters stays listed
+stored = redis.call('ZRANGE', P .. 'tenants', 0, -1, 'WITHSCORES')
+for i = 1, #stored, 2 do
+  local t, n = stored[i], tonumber(stored[i + 1])
+  local want = per_tenant[t] or 0
+  if n ~= want then report('tenants has %s at %d, counted %d', t, n, want) end
+  per_tenant[t] = nil
+end
+for t, n in pairs(per_tenant) do report('tenants lacks %s, counted %d', t, n) end
 
 -- Walk: in it exactly what is runnable; under an ordered policy each pointer is the rank of its head.
 local function head_rank(t, l)

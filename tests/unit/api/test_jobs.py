@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from django.test import Client
 from django.urls import resolve
 
-from queueapp.api import ALL, views
+from queueapp.api import ALL, view
 from tests.unit.api import host
 from tests.unit.api.host import ADD, run
 
@@ -26,7 +26,6 @@ def test_a_job_is_accepted_found_and_ends(opened: None, post: Callable[..., Any]
     assert answer.status_code == 202, answer.content
     body = answer.json()
     assert body["state"] == "pending"
-    assert body["outcome"] == "enqueued"
     assert answer["Location"] == body["url"] == f"http://testserver/api/jobs/{body['id']}/"
     waiting = get(body["id"]).json()
     assert (
@@ -70,6 +69,16 @@ def test_a_job_for_later_is_scheduled(opened: None, post: Callable[..., Any], ge
     assert (job["state"], job["due"]) == ("scheduled", "2099-01-31T08:00:00.000Z")
 
 
+@pytest.mark.parametrize("use_tz", [True, False])
+def test_a_moment_is_the_same_whatever_zone_the_host_has(
+    opened: None, post: Callable[..., Any], get: Callable[..., Any], settings: Any, use_tz: bool
+) -> None:
+    settings.USE_TZ, settings.TIME_ZONE = use_tz, "Asia/Tokyo"
+    answer = post({"task": ADD, "args": [1], "run_after": "2099-01-31T10:00:00+02:00"})
+    assert answer.status_code == 202, answer.content
+    assert get(answer.json()["id"]).json()["due"] == "2099-01-31T08:00:00.000Z"
+
+
 def test_a_task_with_context_takes_the_caller_s_arguments_only(opened: None, post: Callable[..., Any]) -> None:
     assert post({"task": f"{host.__name__}.with_context", "args": [1]}).status_code == 202
     assert post({"task": f"{host.__name__}.with_context", "args": [1, 2]}).status_code == 400
@@ -104,7 +113,7 @@ def test_atomic_requests_are_not_ours(
         seen.append(len(database.savepoint_ids))
         return ALL
 
-    monkeypatch.setattr(views, "tenants_of", tenants_of)
+    monkeypatch.setattr(view, "tenants_of", tenants_of)
     before = len(database.savepoint_ids)
     assert post({"task": ADD, "args": [1]}).status_code == 202
     assert seen == [before]

@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import Client, override_settings
 
 import queueapp
-from queueapp.api import views
+from queueapp.api import view
 from queueapp.store import shards
 from tests.unit.api import host
 from tests.unit.api.host import ADD, run
@@ -125,11 +125,17 @@ def test_a_name_in_a_request_imports_nothing(opened: None, post: Callable[..., A
 
 
 def test_the_result_of_a_task_that_is_gone_is_not_shown(
-    opened: None, post: Callable[..., Any], get: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    opened: None,
+    client: Client,
+    post: Callable[..., Any],
+    get: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     job_id = post({"task": ADD, "args": [1]}).json()["id"]
     run(3)
-    monkeypatch.setattr(views, "registry", {})
+    monkeypatch.setattr(view, "registry", {})
     job = get(job_id).json()
     assert job["outcome"] == "completed"
-    assert "result" not in job
+    assert job["result"] is None
+    answer = client.get(f"/api/jobs/{job_id}/result/", headers={"X-Tenants": "acme"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "unknown_task")

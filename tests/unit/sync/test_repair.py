@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from queueapp import sync
-from queueapp.errors import SchemaMismatch, StoreUnavailable
+from queueapp.errors import SchemaMismatch, StoreUnavailable, Upgrading
 from queueapp.models import Pool, Tenant, TenantLimits
 from queueapp.store import shards
 from queueapp.store.records import PoolConf, ScopeLimits
@@ -158,3 +158,16 @@ def test_a_pool_of_another_schema_does_not_keep_the_others_waiting(redis_url: st
     sync.repair()
     assert shards.reads("mail").configured().paused
     assert shards.reads("post").configured().paused
+
+
+def test_a_pool_that_is_being_upgraded_does_not_keep_the_others_waiting(redis_url: str) -> None:
+    for name in ("mail", "post"):
+        Pool.objects.create(name=name, max_in_flight=3)
+    store = shards.store("mail")
+    store.client.hset(store.keys["conf"], "schema", "0>1")
+    with pytest.raises(Upgrading):
+        sync.repair()
+    assert shards.reads("post").configured().max_in_flight == 3
+    store.client.hdel(store.keys["conf"], "schema")
+    sync.repair()
+    assert shards.reads("mail").configured().max_in_flight == 3

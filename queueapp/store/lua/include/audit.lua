@@ -9,13 +9,13 @@ end
 -- All keys of the shard by kind: kind → {part after the colon → key}.
 local found = {}
 local KINDS = {}
-for kind in string.gmatch('job run result errors data lanes q qc ltags dead slots idem worker held done', '%S+') do
+for kind in string.gmatch('job run result errors data lanes q qc ltags dead deadgroup slots idem worker held done', '%S+') do
   KINDS[kind] = true
   found[kind] = {}
 end
 local SINGLE = {}
-for name in string.gmatch('walk tags policy conf limits active scheduled expiring dead ended counts stats tasks names est '
-  .. 'wake wake:standby workers waiters leader fence quarantine', '%S+') do
+for name in string.gmatch('walk tags policy conf limits active scheduled expiring dead deadgroups ended counts stats tasks names est '
+  .. 'wake wake:standby workers waiters leader fence quarantine tenants', '%S+') do
   SINGLE[name] = true
 end
 for _, key_ in ipairs(redis.call('KEYS', P .. '*')) do

@@ -49,10 +49,8 @@ end
 local waits = {}
 
 local function load_waiting(names)
-  local fields = {}
-  for i, t in ipairs(names) do fields[i] = 'w:' .. t end
-  local found = redis.call('HMGET', P .. 'counts', unpack(fields))
-  for i, t in ipairs(names) do waits[t] = found[i] and true or false end
+  local found = redis.call('ZMSCORE', P .. 'tenants', unpack(names))
+  for i, t in ipairs(names) do waits[t] = (tonumber(found[i] or nil) or 0) > 0 end
 end
 
 local function has_waiting(t)

@@ -32,7 +32,7 @@ local function finish_completed(run, run_ms, cost, result)
 end
 
 -- retry_ms < 0: no other attempt is asked for. Errors are counted against max_attempts.
-local function finish_failed(run, run_ms, cost, retry_ms, reason, json)
+local function finish_failed(run, run_ms, cost, retry_ms, reason, group, json)
   local id, word = run.id, 'dead'
   local row = read_row(id)
   read_history(run)
@@ -43,7 +43,7 @@ local function finish_failed(run, run_ms, cost, retry_ms, reason, json)
   local again = retry_ms >= 0 and row and run.e + 1 < row.max_attempts
   if again and row.expires and row.expires <= now + retry_ms then again = false end
   if again then
-    redis.call('HSET', P .. 'run:' .. id, 's', 's', unpack(fields))
+    redis.call('HSET', P .. 'run:' .. id, 's', 's', 'rd', now + retry_ms, unpack(fields))
     hash_holds_state(id)
     to_scheduled(id, now + retry_ms)
     to_expiring(row, id)
@@ -53,7 +53,7 @@ local function finish_failed(run, run_ms, cost, retry_ms, reason, json)
   else
     redis.call('HSET', P .. 'run:' .. id, unpack(fields))
     if row then hash_holds_state(id) end
-    to_dead(id, run.t, reason)
+    to_dead(id, run.t, run.n, reason, group)
   end
   end_lease(run)
   settle(run, cost > 0 and math.max(1, cost) or math.max(1, run_ms), cost > 0)
@@ -64,10 +64,10 @@ end
 local function give_back(run, row, delay_ms, fields)
   hash_holds_state(run.id)
   if delay_ms > 0 then
-    redis.call('HSET', P .. 'run:' .. run.id, 's', 's', unpack(fields))
+    redis.call('HSET', P .. 'run:' .. run.id, 's', 's', 'rd', now + delay_ms, unpack(fields))
     to_scheduled(run.id, now + delay_ms)
   else
-    redis.call('HSET', P .. 'run:' .. run.id, 's', 'p', unpack(fields))
+    redis.call('HSET', P .. 'run:' .. run.id, 's', 'p', 'rd', now, unpack(fields))
     to_pending(run.id, run.t, run.l, row.tier, rank(run.r, row.priority))
   end
   to_expiring(row, run.id)
@@ -91,12 +91,13 @@ local function recover(run, row)
   end
   redis.call('HSET', P .. 'run:' .. run.id, 'c', run.c + 1)
   hash_holds_state(run.id)
-  to_dead(run.id, run.t, 'worker_lost')
+  to_dead(run.id, run.t, run.n, 'worker_lost')
   end_lease(run)
   return 'dead'
 end
 
--- All rows of the group `finished`: kind (completed, failed), id, attempts, run_ms, cost, retry_ms, reason, blob. Reads
+-- All rows of the group `finished`: kind (completed, failed), id, attempts, run_ms, cost, retry_ms, reason, group, blob.
+-- Reads
 -- and checks everything first, then writes. Answers one word per row.
 local function finish_all(rows)
   local runs, words, seen, reached, fields, names = {}, {}, {}, {}, {}, {}
@@ -125,9 +126,9 @@ local function finish_all(rows)
   for i, f in ipairs(rows) do
     local run, run_ms, cost = runs[i], tonumber(f[4]), tonumber(f[5])
     if run and f[1] == 'completed' then
-      words[i] = finish_completed(run, run_ms, cost, f[8])
+      words[i] = finish_completed(run, run_ms, cost, f[9])
     elseif run then
-      words[i] = finish_failed(run, run_ms, cost, tonumber(f[6]), f[7], f[8])
+      words[i] = finish_failed(run, run_ms, cost, tonumber(f[6]), f[7], f[8], f[9])
     end
   end
   return words

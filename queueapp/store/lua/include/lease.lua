@@ -1,5 +1,6 @@
 -- Leasing: the token (worker, seq), the commit of what `pick` found, and the rows of a reply.
--- A row of the reply: id, attempts, errors, crashes, lease start, deadline, task number, text of the row.
+-- A row of the reply: id, attempts, errors, crashes, lease start, deadline, task number, text of the row, ready since ('' =
+-- as the row says).
 -- seq = stored: no new lease, the same jobs again. seq < stored: a call that came too late.
 
 -- Rows that the call with this seq leased before.
@@ -11,7 +12,7 @@ local function leased_before(worker, seq)
     if text and run.s == 'a' and redis.call('HGET', P .. 'run:' .. id, 'ls') == seq then
       local deadline = tonumber(redis.call('ZSCORE', P .. 'active', id))
       read_history(run)
-      push(rows, {id, run.a, run.e, run.c, run.st, deadline, run.n, text})
+      push(rows, {id, run.a, run.e, run.c, run.st, deadline, run.n, text, run.rd or ''})
     end
   end
   return rows
@@ -49,12 +50,13 @@ local function commit_leases(found, worker, seq, lease_ms, begin)
       push(found.broken, {id = job.id, t = row.tenant, l = row.lane, set = job.set})
     else
       if row.lane ~= 'main' then redis.call('HSET', key, 'l', row.lane) end
+      if row.delay and not run then redis.call('HSET', key, 'rd', row.submitted + row.delay) end
       push(members, job.id)
       push(deadlines, now + lease_ms, job.id)
       remove_from(job.set, job.id)
       if row.expires then remove_from('expiring', job.id) end
       count_waiting(row.tenant, -1)
-      push(rows, {job.id, attempts, errors, crashes, now, now + lease_ms, row.task, job.text})
+      push(rows, {job.id, attempts, errors, crashes, now, now + lease_ms, row.task, job.text, run and run.rd or ''})
     end
   end
   variadic('ZADD', P .. 'active', deadlines)

@@ -1,9 +1,10 @@
+--- @include "group"
 -- Moves between states. A script collects its moves here and `write_moves` makes them with one command per key;
 -- the new home of a job is written before its old one goes.
 local moves
 
 local function no_moves()
-  moves = {add = {}, remove = {}, waiting = {}, touched = {}, ended = {}, unlink = {}, stats = {}}
+  moves = {add = {}, remove = {}, waiting = {}, touched = {}, ended = {}, unlink = {}, stats = {}, groups = {}, seen = {}}
 end
 no_moves()
 
@@ -52,11 +53,15 @@ local function to_expiring(row, id)
   end
 end
 
--- The job becomes a dead letter. Its row keeps the payload.
-local function to_dead(id, t, reason)
+-- The job becomes a dead letter. Its row keeps the payload. `given` is the group that a worker named, if any.
+local function to_dead(id, t, task, reason, given)
+  local group = group_of(given or '', task, reason)
   append(moves.add, 'dead', now, id)
   append(moves.add, 'dead:' .. t, now, id)
-  redis.call('HSET', P .. 'run:' .. id, 's', 'd', 'o', reason, 'te', now)
+  append(moves.add, 'deadgroup:' .. group, now, id)
+  moves.groups[group] = true
+  push(moves.seen, 0, t)
+  redis.call('HSET', P .. 'run:' .. id, 's', 'd', 'o', reason, 'te', now, 'g', group)
   moves.ended[#moves.ended + 1] = id
   count('dead')
 end
@@ -86,6 +91,18 @@ local function remove_from(set, id)
   append(moves.remove, set, id)
 end
 
+-- A dead letter leaves its indices.
+local function leave_dead(id, t)
+  local group = redis.call('HGET', P .. 'run:' .. id, 'g')
+  remove_from('dead', id)
+  remove_from('dead:' .. t, id)
+  if group then
+    remove_from('deadgroup:' .. group, id)
+    moves.groups[group] = true
+    redis.call('HDEL', P .. 'run:' .. id, 'g')
+  end
+end
+
 -- A waiting job leaves its index (q, qc or scheduled).
 local function leave_waiting(id, row, state)
   if state == 's' then
@@ -101,15 +118,14 @@ end
 local function write_moves()
   for set, pairs_ in pairs(moves.add) do variadic('ZADD', P .. set, pairs_) end
   for set, ids in pairs(moves.remove) do variadic('ZREM', P .. set, ids) end
+  write_groups(moves.groups)
   unlink(moves.unlink)
   local total = 0
   for t, n in pairs(moves.waiting) do
-    if n ~= 0 and redis.call('HINCRBY', P .. 'counts', 'w:' .. t, n) <= 0 then
-      redis.call('HDEL', P .. 'counts', 'w:' .. t)
-      gone_tenants[t] = true
-    end
+    if n ~= 0 and tonumber(redis.call('ZINCRBY', P .. 'tenants', n, t)) <= 0 then gone_tenants[t] = true end
     total = total + n
   end
+  if #moves.seen > 0 then redis.call('ZADD', P .. 'tenants', 'NX', unpack(moves.seen)) end
   if total ~= 0 then redis.call('HINCRBY', P .. 'counts', 'w', total) end
   for stat, n in pairs(moves.stats) do redis.call('HINCRBY', P .. 'stats', stat, n) end
   answer_waiters(moves.ended)

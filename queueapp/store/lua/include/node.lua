@@ -36,15 +36,10 @@ local function load_nodes(names)
   end
 end
 
--- Does (S, c) come before (S2, c2)? Ties go by the member's bytes, as the server sorts them; Lua's own `<` on strings
--- would follow the server's locale.
+-- Does (S, c) come before (S2, c2)? Ties go by the member's bytes.
 local function before(S, c, S2, c2)
   if S ~= S2 then return S < S2 end
-  for i = 1, math.min(#c, #c2) do
-    local a, b = string.byte(c, i), string.byte(c2, i)
-    if a ~= b then return a < b end
-  end
-  return #c < #c2
+  return less(c, c2)
 end
 
 local function place(N, c, S)
@@ -203,11 +198,9 @@ end
 local function forget_tenants(names)
   if #names == 0 then return end
   local fields, keys = {}, {}
-  for i, t in ipairs(names) do fields[i] = 'w:' .. t end
-  local waiting = redis.call('HMGET', P .. 'counts', unpack(fields))
-  fields = {}
+  local waiting = redis.call('ZMSCORE', P .. 'tenants', unpack(names))
   for i, t in ipairs(names) do
-    if not waiting[i] and not score(nodes[''], t) and not tag(nodes[''], t) then
+    if (tonumber(waiting[i] or nil) or 0) <= 0 and not score(nodes[''], t) and not tag(nodes[''], t) then
       push(fields, 'V:' .. t)
       push(keys, P .. 'lanes:' .. t, P .. 'ltags:' .. t)
     end

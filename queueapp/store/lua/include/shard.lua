@@ -1,12 +1,13 @@
 -- The shard that a script works on: its keys, its configuration, and the schema that guards both.
--- Every script passes ARGV[1] = schema and ARGV[2] = clock override (0 in production; tests pass a clock).
+-- Every script passes ARGV[1] = the schemas that its release works with, its own first ("2 1"; scripts.accepted), and
+-- ARGV[2] = clock override (0 in production; tests pass a clock).
 -- Names of keys: queueapp/store/keys.py is the glossary, tests/lua/test_contract.py compares the two.
 local P = KEYS[1]
 
 local pool
 do
   local conf = redis.call('HMGET', P .. 'conf', 'schema', 'policy', 'paused', 'max', 'fill', 'unit', 'cost', 'weight', 'tiers')
-  if conf[1] and conf[1] ~= ARGV[1] then
+  if conf[1] and conf[1] ~= ARGV[1] and not string.find(' ' .. ARGV[1] .. ' ', ' ' .. conf[1] .. ' ', 1, true) then
     return {0, 'schema', conf[1]}
   end
   pool = {
@@ -60,7 +61,16 @@ local function next_group(count_, width)
   return rows
 end
 
--- The first write of a shard stamps it with the schema of the release that made it.
+-- The order of texts by their bytes, as the server sorts members; Lua's own `<` would follow the server's locale.
+local function less(a, b)
+  for i = 1, math.min(#a, #b) do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then return x < y end
+  end
+  return #a < #b
+end
+
+-- The first write of a shard stamps it with the schema of the release that made it. It keeps it until `ductor upgrade`.
 local function stamp_schema()
-  if not pool.schema then redis.call('HSET', P .. 'conf', 'schema', ARGV[1]) end
+  if not pool.schema then redis.call('HSET', P .. 'conf', 'schema', string.match(ARGV[1], '%S+')) end
 end

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Iterator
+from io import StringIO
 from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
 from django.contrib import admin
 from django.contrib.auth.models import Permission, User
+from django.core.management import call_command
 from django.test import Client, override_settings
 from django.urls import path, reverse
 from django.utils.functional import Promise
@@ -299,6 +302,14 @@ def test_a_user_who_may_only_look_is_shown_no_form_and_changes_nothing(
     assert set(TenantLimits.objects.values_list("weight", flat=True)) == {1.0}
     pool = Pool.objects.get()
     assert client.post(reverse("admin:queueapp_pool_delete", args=[pool.pk]), {"post": "yes"}).status_code == 403
+
+
+def test_whoever_reads_all_models_finds_those_without_a_table_empty() -> None:
+    Pool.objects.create(name="mail")
+    written = StringIO()
+    call_command("dumpdata", "queueapp", stdout=written)
+    assert {row["model"] for row in json.loads(written.getvalue())} == {"queueapp.pool"}
+    assert not models.Operations.objects.exists()
 
 
 def test_what_was_changed_stands_in_the_log(away: None, admin_client: Client, limits: list[TenantLimits]) -> None:

@@ -1,0 +1,112 @@
+"""Which jobs a form means: those that were ticked, those of the page, or all dead letters that match a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Literal, cast, get_args
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, QueryDict
+
+from queueapp.inspection.deadletters import DeadLetters, Filter, dead_ids, dead_letters
+
+MOST = 1_000
+"""Jobs that one request acts on."""
+BATCH = 250
+PAGE_SIZES = (50, 100, 200)
+OFFSET_MOST = 10_000_000
+WORD_MOST = 512
+
+Scope = Literal["ticked", "page", "all"]
+
+
+def read_filter(given: QueryDict) -> Filter:
+    """The filter of a page's address or a form; whatever is no value of a field is none."""
+    return Filter(
+        tenant=word(given, "tenant"),
+        task=word(given, "task"),
+        reason=word(given, "reason"),
+        group=word(given, "group"),
+        before_ms=number(given, "before", most=2**53),
+    )
+
+
+def filter_parameters(pool: str, chosen: Filter) -> dict[str, str]:
+    """The filter as parameters that `read_filter` reads, `pool` first; empty ones are left out."""
+    fields = {name: value for name, value in asdict(chosen).items() if name != "before_ms"}
+    before = str(chosen.before_ms) if chosen.before_ms else ""
+    return {name: value for name, value in {"pool": pool, **fields, "before": before}.items() if value}
+
+
+def address(base: str, parameters: Mapping[str, object]) -> str:
+    """`base` with a query of the parameters that have a value."""
+    query = urlencode({name: value for name, value in parameters.items() if value})
+    return f"{base}?{query}" if query else base
+
+
+def word(given: QueryDict, name: str) -> str:
+    return given.get(name, "").strip().replace("\0", "")[:WORD_MOST]
+
+
+def number(given: QueryDict, name: str, *, most: int, default: int = 0) -> int:
+    """A whole number from 0 to `most`; anything else is the default."""
+    text = given.get(name, "")
+    return min(int(text), most) if text.isascii() and text.isdigit() and len(text) < 20 else default
+
+
+def page_size(given: QueryDict) -> int:
+    """How many rows a page has: one of `PAGE_SIZES`."""
+    asked = number(given, "per", most=max(PAGE_SIZES))
+    return asked if asked in PAGE_SIZES else PAGE_SIZES[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What a form selects in one pool. `ids` are public ids, at most `MOST`; unused when all that match are meant."""
+
+    pool: str
+    scope: Scope
+    ids: tuple[str, ...]
+    filter: Filter
+    surplus: int = 0
+    """Ids beyond `MOST` that the form named; they are left alone."""
+
+    @property
+    def everything(self) -> bool:
+        return self.scope == "all"
+
+    def count(self) -> tuple[int, bool]:
+        """How many jobs match, and whether that is exact. Asks the store when all that match are meant."""
+        if not self.everything:
+            return len(self.ids), True
+        # As many as a page has: where no more match, several conditions are counted exactly, too.
+        found: DeadLetters = dead_letters(self.pool, self.filter, count=max(PAGE_SIZES))
+        return found.total, found.exact
+
+    def public_ids(self) -> list[str]:
+        """The ids to act on, at most `MOST`, the newest dead letters first."""
+        if not self.everything:
+            return list(self.ids)
+        batches = dead_ids(self.pool, self.filter, count=BATCH)
+        return list(islice((job_id for batch in batches for job_id in batch), MOST))
+
+
+def read_selection(request: HttpRequest, pool: str) -> Selection:
+    """The selection of a posted form: `scope`, `ids` (ticked) and `page_ids`, several in a field or one in each."""
+    given = request.POST.get("scope", "ticked")
+    scope = cast("Scope", given) if given in get_args(Scope) else "ticked"
+    fields = request.POST.getlist("page_ids" if scope == "page" else "ids")
+    ids = _distinct(part for field in fields for part in field.split())
+    return Selection(
+        pool=pool,
+        scope=scope,
+        ids=ids[:MOST],
+        filter=read_filter(request.POST),
+        surplus=max(0, len(ids) - MOST),
+    )
+
+
+def _distinct(ids: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(ids))

@@ -1,0 +1,198 @@
+"""What can be done to a job, by the state that it is in.
+
+| action | does its work in | was done already in | refused with 409 in |
+|---|---|---|---|
+| cancel | pending, scheduled | cancelled | active, dead, completed, expired, discarded |
+| retry | dead | pending, scheduled, active | completed, cancelled, expired, discarded |
+| discard | dead | discarded | pending, scheduled, active, completed, cancelled, expired |
+
+The store decides in one step; what is read here before and after only says who may ask and how it went. A request that
+comes twice is answered the second time with `changed: false`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.translation import gettext_lazy as _
+from rest_framework.exceptions import PermissionDenied
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from queueapp.api import shapes
+from queueapp.api.grants import signed_in
+from queueapp.api.jobs import JOB_ID, conflict
+from queueapp.api.requests import BULK_MAX, Ids
+from queueapp.api.schema import operation
+from queueapp.api.view import DuctorView
+from queueapp.inspection import actions
+from queueapp.inspection.jobs import JobView as Seen
+from queueapp.inspection.jobs import views
+from queueapp.store import shards
+from queueapp.store.keys import split_public_id
+
+DISCARD = "queueapp.discard_job"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One action: the word of the store for its success, and the states in which it has nothing left to do."""
+
+    act: Callable[..., actions.Done]
+    done: str
+    already: frozenset[str]
+    refusal: str
+    """Code of the 409."""
+    why: Any
+
+
+CANCEL = Action(
+    act=actions.cancel,
+    done="cancelled",
+    already=frozenset({"cancelled"}),
+    refusal="not_waiting",
+    why=_("Only a job that waits can be cancelled."),
+)
+RETRY = Action(
+    act=actions.retry,
+    done="retried",
+    already=frozenset({"pending", "scheduled", "active"}),
+    refusal="not_dead",
+    why=_("Only a dead letter can be retried; the arguments of a job that has ended are not kept."),
+)
+DISCARD_LETTER = Action(
+    act=actions.discard,
+    done="discarded",
+    already=frozenset({"discarded"}),
+    refusal="not_dead",
+    why=_("Only a dead letter can be discarded."),
+)
+
+
+class ActionView(DuctorView):
+    """Does one action to one job. The answer says where the job stands then."""
+
+    action: Action
+    permission = ""
+
+    def check_permissions(self, request: Request) -> None:
+        super().check_permissions(request)
+        # Before any job is looked up, so that the answer tells nothing about the job.
+        if self.permission and not self.allowed(self.permission):
+            raise PermissionDenied(
+                _("This needs the permission %(permission)s.") % {"permission": self.permission}, code="permission"
+            )
+
+    def perform(self, job_id: str) -> Response:
+        self.job(job_id)
+        counts = self.action.act([job_id], by=user_name(self.request)).counts
+        job = self.job(job_id)
+        changed = counts.get(self.action.done, 0) > 0
+        if not changed and job.state not in self.action.already:
+            raise conflict(job, self.action.refusal, self.action.why)
+        outcome = job.record.outcome
+        return Response(
+            {
+                "id": job.id,
+                "state": job.record.state.value,
+                "outcome": outcome.value if outcome else None,
+                "url": self.job_url(job.id),
+                "changed": changed,
+            }
+        )
+
+
+class CancelView(ActionView):
+    """`POST jobs/{id}/cancel/`: a waiting job does not run."""
+
+    action = CANCEL
+
+    @operation(
+        "ductor_jobs_cancel", _("Cancel a waiting job"), path=JOB_ID, answers={200: shapes.Acted}, faults=(404, 409)
+    )
+    def post(self, request: Request, job_id: str, **kwargs: Any) -> Response:
+        return self.perform(job_id)
+
+
+class RetryView(ActionView):
+    """`POST jobs/{id}/retry/`: a dead letter goes back to work, with fresh budgets."""
+
+    action = RETRY
+
+    @operation("ductor_jobs_retry", _("Retry a dead job"), path=JOB_ID, answers={200: shapes.Acted}, faults=(404, 409))
+    def post(self, request: Request, job_id: str, **kwargs: Any) -> Response:
+        return self.perform(job_id)
+
+
+class RetryLetterView(ActionView):
+    """`POST dead-letters/{id}/retry/`: the same, for who came by the dead letters."""
+
+    action = RETRY
+
+    @operation(
+        "ductor_dead_letters_retry_one",
+        _("Retry a dead letter"),
+        path=JOB_ID,
+        answers={200: shapes.Acted},
+        faults=(404, 409),
+    )
+    def post(self, request: Request, job_id: str, **kwargs: Any) -> Response:
+        return self.perform(job_id)
+
+
+class DiscardLetterView(ActionView):
+    """`POST dead-letters/{id}/discard/`: a dead letter goes away for good."""
+
+    action = DISCARD_LETTER
+    permission = DISCARD
+
+    @operation(
+        "ductor_dead_letters_discard",
+        _("Discard a dead letter"),
+        path=JOB_ID,
+        answers={200: shapes.Acted},
+        faults=(404, 409),
+        description=_("Needs the permission %(permission)s.") % {"permission": DISCARD},
+    )
+    def post(self, request: Request, job_id: str, **kwargs: Any) -> Response:
+        return self.perform(job_id)
+
+
+class RetryLettersView(DuctorView):
+    """`POST dead-letters/retry/`: many at once."""
+
+    @operation(
+        "ductor_dead_letters_retry",
+        _("Retry dead letters"),
+        request=Ids,
+        answers={200: shapes.Counts},
+        faults=(400, 413, 415),
+        description=_("At most %(most)d ids. The answer counts what became of them.") % {"most": BULK_MAX},
+    )
+    def post(self, request: Request, **kwargs: Any) -> Response:
+        asked = Ids(data=request.data)
+        asked.is_valid(raise_exception=True)
+        ids = list(dict.fromkeys(asked.validated_data["ids"]))
+        mine = [job.id for job in _found(ids) if self.may_see(job)]
+        counts = actions.retry(mine, by=user_name(request)).counts if mine else {}
+        answer = {word: counts.get(word, 0) for word in ("retried", "already", "gone", "unreached")}
+        return Response({**answer, "gone": answer["gone"] + len(ids) - len(mine)})
+
+
+def user_name(request: Request) -> str:
+    """Who acts, for the record of what was done to dead letters."""
+    user = signed_in(request)
+    return user.get_username() if user is not None else ""
+
+
+def _found(ids: Sequence[str]) -> list[Seen]:
+    """The jobs of these ids that are there: one round trip to find the pools, and one for each pool."""
+    names = {code: name for name, code in shards.pools().items()}
+    by_pool: dict[str, list[str]] = {}
+    for public_id in ids:
+        parts = split_public_id(public_id)
+        if parts is not None and parts[0] in names and parts[1] == shards.SHARD:
+            by_pool.setdefault(names[parts[0]], []).append(parts[2])
+    return [job for pool, inner in by_pool.items() for job in views(pool, shards.reads(pool), inner)]

@@ -1,0 +1,155 @@
+"""Jobs: start one, list them, look at one and at its result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext_lazy as _
+from rest_framework import status
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from queueapp.api import answers, faults, shapes
+from queueapp.api.faults import Refused
+from queueapp.api.requests import JobRequest, JobsQuery, idempotency_key
+from queueapp.api.schema import operation
+from queueapp.api.throttles import ENQUEUE
+from queueapp.api.view import CONTENTS, DuctorView, declared, is_told
+from queueapp.errors import InvalidOption
+from queueapp.inspection.jobs import JobView as Seen
+from queueapp.inspection.jobs import list_jobs
+from queueapp.producer.results import DuctorResult
+from queueapp.producer.task import DuctorTask
+from queueapp.states import Outcome
+
+OPTIONS = ("lane", "priority", "run_after", "expires_after", "metadata")
+"""Fields that are options of `.using()` under the same name."""
+REPLAYED = "Idempotency-Replayed"
+"""Header of an answer that tells of a job of an earlier request."""
+JOB_ID = {"job_id": _("Id of the job.")}
+
+
+class Starting(DuctorView):
+    """What the ways to start jobs have in common."""
+
+    scope_of_post = ENQUEUE
+
+    def prepared(self, values: dict[str, Any], key: str | None) -> DuctorTask:
+        """The task with the options of a checked request."""
+        task: DuctorTask = values["task"]
+        return task.using(
+            tenant=self.one_tenant(values.get("tenant")),
+            queue_name=values.get("pool"),
+            idempotency_key=key,
+            # Whatever the settings say: the answer must not promise what a later rollback would undo.
+            on_commit=False,
+            **{name: values[name] for name in OPTIONS if name in values},
+        )
+
+    def accepted(self, result: DuctorResult) -> tuple[int, dict[str, Any]]:
+        """Status and body for a job that is there: 202, or 200 when it was there before."""
+        body = {"id": result.id, "state": getattr(result, "state", None), "url": self.job_url(result.id)}
+        return (status.HTTP_200_OK if was_there(result) else status.HTTP_202_ACCEPTED), body
+
+
+class JobsView(Starting):
+    """`POST jobs/` starts a job, `GET jobs/` lists those of one state."""
+
+    @operation(
+        "ductor_jobs_start",
+        _("Start a job"),
+        request=JobRequest,
+        headers={"Idempotency-Key": _("Sent twice with one key and the same job, a request makes one job.")},
+        answers={202: shapes.Accepted, 200: shapes.Accepted},
+        located={
+            202: {"Location": _("Where to look at the job.")},
+            200: {"Location": _("Where to look at the job."), REPLAYED: _("“true”: made by an earlier request.")},
+        },
+        faults=(400, 404, 409, 413, 415),
+        description=_("202: there is a new job. 200: the job of an earlier request with this Idempotency-Key."),
+    )
+    def post(self, request: Request, **kwargs: Any) -> Response:
+        asked = JobRequest(data=request.data)
+        asked.is_valid(raise_exception=True)
+        values = asked.validated_data
+        try:
+            key = idempotency_key(request.headers.get("Idempotency-Key"))
+        except ValidationError as error:
+            raise ValidationError({"Idempotency-Key": error.detail}) from None
+        result = self.prepared(values, key).enqueue(*values["args"], **values["kwargs"])
+        code, body = self.accepted(result)
+        headers = {"Location": body["url"], **({REPLAYED: "true"} if was_there(result) else {})}
+        return Response(body, code, headers=headers)
+
+    @operation(
+        "ductor_jobs_list",
+        _("List jobs of one pool in one state"),
+        query=JobsQuery,
+        answers={200: shapes.Jobs},
+        faults=(400, 404),
+    )
+    def get(self, request: Request, **kwargs: Any) -> Response:
+        query = self.asked(JobsQuery)
+        tenant = self.one_tenant(query.get("tenant"))
+        pool = self.pool(query["pool"])
+        if not is_told(query.get("task", "")):
+            return Response({"next": None, "results": []})
+        try:
+            page = list_jobs(
+                pool,
+                query["state"],
+                tenant=tenant or "",
+                task=query.get("task", ""),
+                cursor=query.get("cursor", ""),
+                count=query["page_size"],
+            )
+        except InvalidOption:
+            raise faults.wrong_cursor() from None
+        results = [answers.brief(job, self.job_url) for job in page.jobs if self.may_see(job)]
+        return Response({"next": self.next_url(page.next_cursor), "results": results})
+
+
+class JobView(DuctorView):
+    """`GET jobs/{id}/`: where a job stands and, when it has completed, its result."""
+
+    @operation("ductor_jobs_look", _("Look at a job"), path=JOB_ID, answers={200: shapes.Job}, faults=(404,))
+    def get(self, request: Request, job_id: str, **kwargs: Any) -> Response:
+        job = self.job(job_id)
+        return Response(answers.whole(job, self.job_url, known=is_known(job), contents=self.allowed(CONTENTS)))
+
+
+class ResultView(DuctorView):
+    """`GET jobs/{id}/result/`: what the job returned, once it has completed."""
+
+    @operation(
+        "ductor_jobs_result", _("The result of a job"), path=JOB_ID, answers={200: shapes.JobResult}, faults=(404, 409)
+    )
+    def get(self, request: Request, job_id: str, **kwargs: Any) -> Response:
+        job = self.job(job_id)
+        if job.record.outcome is not Outcome.COMPLETED:
+            raise conflict(job, "not_completed", _("The job has not completed: it has no result."))
+        if not is_known(job):
+            raise conflict(job, "unknown_task", _("No task of this name is known any more: its result is not told."))
+        return Response({"id": job.id, "result": job.result()})
+
+
+def is_known(job: Seen) -> bool:
+    """Whether the job's task is. One that is gone from the code may not have been one of the API's."""
+    return declared(job.record.task) is not None
+
+
+def was_there(result: DuctorResult) -> bool:
+    """Whether the job is of an earlier request."""
+    return getattr(result, "outcome", "") == "exists"
+
+
+def conflict(job: Seen, code: str, detail: Any) -> Refused:
+    """409 with where the job stands."""
+    outcome = job.record.outcome
+    return Refused(
+        status.HTTP_409_CONFLICT,
+        code,
+        str(detail),
+        more={"state": job.record.state.value, "outcome": outcome.value if outcome else None},
+    )

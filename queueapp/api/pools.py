@@ -1,0 +1,86 @@
+"""Pools: which there are, and how one stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext_lazy as _
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from queueapp.api import faults, shapes
+from queueapp.api.grants import ALL
+from queueapp.api.requests import OfTenant, PageQuery
+from queueapp.api.schema import operation
+from queueapp.api.view import DuctorView
+from queueapp.errors import UnknownPool
+from queueapp.inspection.overview import pool_status
+from queueapp.inspection.pools import declared_pools
+from queueapp.inspection.tenants import tenants_in
+from queueapp.producer.discovery import load_tasks, registry
+
+
+class PoolsView(DuctorView):
+    """`GET pools/`: by name. Who may speak for some tenants sees those in which the tasks of the API run."""
+
+    @operation("ductor_pools_list", _("List pools"), query=PageQuery, answers={200: shapes.Pools}, faults=(400,))
+    def get(self, request: Request, **kwargs: Any) -> Response:
+        query = self.asked(PageQuery)
+        names = declared_pools() if self.tenants is ALL else _pools_of_api()
+        after = [name for name in names if name > query.get("cursor", "")]
+        shown = after[: query["page_size"]]
+        results = [{"name": name, "url": self.url("pool", pool_name=name)} for name in shown]
+        return Response({"next": self.next_url(shown[-1] if len(after) > len(shown) else None), "results": results})
+
+
+class PoolView(DuctorView):
+    """`GET pools/{name}/`: how a pool stands, for one tenant or as a whole."""
+
+    @operation(
+        "ductor_pools_look",
+        _("Look at a pool"),
+        path={"pool_name": _("Name of the pool.")},
+        query=OfTenant,
+        answers={200: shapes.Pool},
+        faults=(400, 404),
+    )
+    def get(self, request: Request, pool_name: str, **kwargs: Any) -> Response:
+        tenant = self.one_tenant(self.asked(OfTenant).get("tenant"))
+        try:
+            self.pool(pool_name)
+        except UnknownPool:
+            raise faults.not_found() from None
+        status = pool_status(pool_name)
+        if tenant is None:
+            return Response(
+                {
+                    "name": pool_name,
+                    "tenant": None,
+                    "paused": status.paused,
+                    "waiting": status.waiting,
+                    "dead": status.dead,
+                    "active": status.active,
+                    "scheduled": status.scheduled,
+                    "ended": status.ended,
+                    "workers": sum(worker.live for worker in status.workers),
+                    "policy": status.policy,
+                }
+            )
+        [seen] = tenants_in(pool_name, [tenant])
+        return Response(
+            {
+                "name": pool_name,
+                "tenant": tenant,
+                "paused": status.paused,
+                "waiting": seen.waiting,
+                "dead": seen.dead,
+                "active": seen.active,
+                **dict.fromkeys(("scheduled", "ended", "workers", "policy")),
+            }
+        )
+
+
+def _pools_of_api() -> list[str]:
+    """The pools that the tasks of the API name: whoever may start them knows these anyway."""
+    load_tasks()
+    return sorted({task.queue_name for task in registry.values() if task.api})

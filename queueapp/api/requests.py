@@ -1,0 +1,206 @@
+"""The shape of every request: bodies and query parameters. What is unknown is refused by name, never ignored."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from django.http import QueryDict
+from django.utils.translation import gettext_lazy as _
+from rest_framework import serializers
+
+from queueapp.api.faults import shown
+from queueapp.api.fields import Moment, Name, Names, Seconds, Text, WholeNumber, Word
+from queueapp.codec import encode_arguments
+from queueapp.conf import DEFAULT_POOL
+from queueapp.names import LANE_FORM, POOL_FORM, TENANT_FORM
+from queueapp.policies.protocol import PRIORITY_MAX, PRIORITY_MIN
+from queueapp.producer.discovery import load_tasks, registry
+from queueapp.producer.options import EXPIRES_MAX_S
+from queueapp.producer.task import DuctorTask
+from queueapp.states import State
+
+TASK_NAME_MAX = 512
+IDEMPOTENCY_KEY_MAX = 255
+BULK_MAX = 100
+"""Most jobs of one bulk request, and most dead letters of one request to retry them."""
+PAGE_SIZE = 50
+PAGE_MAX = 100
+"""Larger pages are cut to this size."""
+TENANT_REMEDY = _("A tenant's id has up to 64 of A–Z, a–z, 0–9 and “. _ : @ -”, and no “_” first.")
+POOL_REMEDY = _("A pool's name has up to 64 of a–z, 0–9 and “_ -”, a letter or digit first.")
+ID_FORM = re.compile(r"[A-Za-z0-9._-]{1,64}")
+GROUP_FORM = re.compile(r"[0-9a-f]{12}")
+CURSOR_REMEDY = _("This is no cursor of ours: take “next” of the page before.")
+CURSOR_FORM = re.compile(r"[A-Za-z0-9.,:@_-]{1,200}")
+
+
+def idempotency_key(key: str | None) -> str | None:
+    """The key as given, checked; None for none."""
+    if key is not None and not (1 <= len(key) <= IDEMPOTENCY_KEY_MAX and key.isascii() and key.isprintable()):
+        raise serializers.ValidationError(
+            _("Use 1 to %(most)d printable ASCII characters.") % {"most": IDEMPOTENCY_KEY_MAX}
+        )
+    return key
+
+
+class Strict(serializers.Serializer[dict[str, Any]]):
+    """Refuses unknown fields by name, so that a misspelt one is not ignored."""
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        if isinstance(data, Mapping):
+            unknown = sorted(set(data) - set(self.fields))
+            if unknown:
+                known = ", ".join(self.fields) or _("none")
+                raise serializers.ValidationError(
+                    {
+                        shown(name): [_("Unknown field; known are: %(known)s.") % {"known": known}]
+                        for name in unknown[:20]
+                    }
+                )
+        values: dict[str, Any] = super().to_internal_value(data)
+        return values
+
+
+class JobRequest(Strict):
+    """A job to start."""
+
+    task = Text(max_length=TASK_NAME_MAX, help_text=_("Dotted name of a task that is declared with api=True."))
+    args = serializers.ListField(required=False, default=list)
+    kwargs = serializers.DictField(required=False, default=dict)
+    tenant = Name(
+        TENANT_FORM,
+        TENANT_REMEDY,
+        required=False,
+        help_text=_("For whom; needed only by those who may speak for several."),
+    )
+    pool = Name(POOL_FORM, POOL_REMEDY, required=False, help_text=_("The task's own unless named."))
+    lane = Name(LANE_FORM, _("A lane has up to 64 of A–Z, a–z, 0–9 and “. _ : @ -”."), required=False)
+    priority = WholeNumber(
+        required=False, min_value=PRIORITY_MIN, max_value=PRIORITY_MAX, help_text=_("Larger is sooner.")
+    )
+    run_after = Moment(required=False, help_text=_("With its offset, such as 2030-01-31T09:00:00Z."))
+    expires_after = Seconds(
+        required=False,
+        min_value=0.001,
+        max_value=EXPIRES_MAX_S,
+        help_text=_("Seconds after which a job that has not started is dropped."),
+    )
+    metadata = serializers.DictField(required=False, help_text=_("Kept beside the job, for whoever looks at it."))
+
+    def validate_kwargs(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        for name in kwargs:
+            # `self` is the task in `task.enqueue(...)`.
+            if not name.isidentifier() or name == "self":
+                raise serializers.ValidationError(_("%(name)s cannot name an argument.") % {"name": shown(name)})
+        return kwargs
+
+    def validate_task(self, name: str) -> DuctorTask:
+        """The task itself. Only what a module of the project has declared is looked at, and only `api=True` is told."""
+        load_tasks()
+        task = registry.get(name)
+        if task is None or not task.api:
+            raise serializers.ValidationError(_("No task of this name can be started here."))
+        return task
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        task: DuctorTask = attrs["task"]
+        # First what JSON text can carry at all (NaN, depth, lone surrogates): errors from here name field and path.
+        encode_arguments(attrs["args"], attrs["kwargs"])
+        # A task that takes its context gets it first, from the worker.
+        context = (None,) if task.takes_context else ()
+        try:
+            inspect.signature(task.func).bind(*context, *attrs["args"], **attrs["kwargs"])
+        except TypeError as error:
+            raise serializers.ValidationError(
+                {"kwargs": [_("The arguments do not fit the task: %(error)s.") % {"error": str(error)[:200]}]}
+            ) from None
+        return attrs
+
+
+class BulkJob(JobRequest):
+    """A job of many. The header Idempotency-Key is for one job; here each may have its own."""
+
+    idempotency_key = Text(max_length=IDEMPOTENCY_KEY_MAX, required=False)
+
+    def validate_idempotency_key(self, key: str) -> str | None:
+        return idempotency_key(key)
+
+
+class BulkRequest(Strict):
+    """Many jobs. Each is judged for itself, so that a wrong one does not fail the others."""
+
+    jobs = serializers.ListField(child=BulkJob(), min_length=1, max_length=BULK_MAX)
+
+
+class BulkList(Strict):
+    """The list of a bulk request, its items unread."""
+
+    jobs = serializers.ListField(min_length=1, max_length=BULK_MAX)
+
+
+class Ids(Strict):
+    """Which dead letters."""
+
+    ids = Names(child=Name(ID_FORM, _("An id has A–Z, a–z, 0–9 and “. _ -”.")), min_length=1, max_length=BULK_MAX)
+
+
+class Query(Strict):
+    """Parameters of a query; each at most once."""
+
+    def __init__(self, *, given: QueryDict | None = None, **kwargs: Any) -> None:
+        if given is not None:
+            kwargs["data"] = {name: values[0] if len(values) == 1 else values for name, values in given.lists()}
+        super().__init__(**kwargs)
+
+
+class PageQuery(Query):
+    """Which page of a list."""
+
+    cursor = Name(CURSOR_FORM, CURSOR_REMEDY, required=False, help_text=_("From “next” of the page before."))
+    page_size = serializers.IntegerField(
+        required=False, default=PAGE_SIZE, min_value=1, help_text=_("At most %(most)d are given.") % {"most": PAGE_MAX}
+    )
+
+    def validate_page_size(self, size: int) -> int:
+        return min(size, PAGE_MAX)
+
+
+class OfPool(Query):
+    """Which pool, and for whom."""
+
+    pool = Name(POOL_FORM, POOL_REMEDY, required=False, default=DEFAULT_POOL, help_text=_("Name of the pool."))
+
+
+class OfTenant(Query):
+    """For whom."""
+
+    tenant = Name(
+        TENANT_FORM,
+        TENANT_REMEDY,
+        required=False,
+        help_text=_("For whom. Whoever may speak for one tenant need not say; who may for all and does not, sees all."),
+    )
+
+
+class JobsQuery(PageQuery, OfPool, OfTenant):
+    """Which jobs."""
+
+    state = Word("State", State, required=False, default=State.PENDING.value, help_text=_("Which jobs."))
+    task = Text(required=False, max_length=TASK_NAME_MAX, help_text=_("Only jobs of the task of this name."))
+
+
+class DeadLettersQuery(PageQuery, OfPool, OfTenant):
+    """Which dead letters."""
+
+    task = Text(required=False, max_length=TASK_NAME_MAX, help_text=_("Only of the task of this name."))
+    reason = Text(required=False, max_length=64, help_text=_("Only those that died of this."))
+    group = Name(
+        GROUP_FORM, _("A group has 12 of 0–9 and a–f."), required=False, help_text=_("Only those of this group.")
+    )
+
+
+class TenantsQuery(PageQuery, OfPool):
+    """Which tenants."""

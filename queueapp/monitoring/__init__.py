@@ -1,0 +1,1 @@
+"""Metrics pages and probes: on the site (`urls`), and of worker, scheduler and stack (`listener`)."""

@@ -1,0 +1,82 @@
+"""Whether a process is well, and whether it can do its work: what /healthz and /readyz answer.
+
+Well: its loop turns. A process that is not may be started anew. Ready: store and database answer, and it has made
+itself known; a process that is not need not be started anew, it waits by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Protocol
+
+from django.db import Error as DatabaseError
+from django.db import connections
+
+from queueapp.conf import settings
+from queueapp.errors import DuctorError
+from queueapp.store.safety import check_scripts
+
+DEFAULT_POOL = "default"
+"""Always there; all pools are in one store."""
+STUCK_S = 60.0
+"""A loop may wait this long inside one turn: for a store that does not answer, twice, with a new connection."""
+
+
+class Vital(Protocol):
+    """A worker or a scheduler. `turned_at` is on the monotonic clock."""
+
+    turned_at: float
+
+    @property
+    def unready(self) -> str: ...
+
+
+class Vitals:
+    """The health of one process. It is well while it starts: waiting for a database is no illness."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self.parts: list[Vital] = []
+        """The worker, the scheduler: added when each begins."""
+        self._clock = clock
+
+    def ailing(self) -> str:
+        """What is wrong with the process; "" when nothing."""
+        for part in self.parts:
+            still_s = self._clock() - part.turned_at
+            if still_s > STUCK_S:
+                return f"the loop of this {type(part).__name__.lower()} has not turned for {still_s:.0f} s"
+        return ""
+
+    def unready(self) -> str:
+        """Why it cannot do its work just now; "" when it can."""
+        if not self.parts:
+            return "starting: waiting for the database or the store"
+        for part in self.parts:
+            if part.unready:
+                return f"{type(part).__name__.lower()}: {part.unready}"
+        return outside()
+
+
+def outside() -> str:
+    """What is wrong with store or database, without their addresses; "" when both answer."""
+    return _store() or _database()
+
+
+def _store() -> str:
+    try:
+        # Not PING: a replica, or a user without the right, answers that and refuses every job.
+        check_scripts(DEFAULT_POOL)
+    except DuctorError:
+        return "the store does not answer"
+    return ""
+
+
+def _database() -> str:
+    try:
+        with connections[settings.database].cursor() as cursor:
+            cursor.execute("SELECT 1")
+            cursor.fetchone()
+    except DatabaseError:
+        return "the database does not answer"
+    return ""

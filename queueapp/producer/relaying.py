@@ -1,0 +1,208 @@
+"""The relay: sends what the outbox keeps. Called by every scheduler (`duties/relay.py`), leader or not.
+
+A job that is sent is the one that was enqueued, id included; so sending one twice is harmless, and several schedulers
+need no lock: a conditional UPDATE says who sends a row, and a claim runs out by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from django.db import Error as DatabaseError
+from django.db import connections, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from queueapp import metrics
+from queueapp.compat import task_enqueued
+from queueapp.errors import IdempotencyConflict, StoreError
+from queueapp.producer.outbox import is_away, job_of, now_ms, rows, served
+from queueapp.producer.results import DEFERRED, DuctorResult, result_from_record
+from queueapp.producer.sending import Answer, send_each
+from queueapp.signals import enqueue_failed
+from queueapp.states import State
+from queueapp.store import shards
+from queueapp.store.ids import new_id
+from queueapp.store.records import Enqueued, JobRecord, NewJob
+
+if TYPE_CHECKING:
+    from queueapp.models import OutboxEntry
+
+logger = logging.getLogger(__name__)
+
+PASS_ROWS = 200
+CLAIM_S = 60.0
+"""How long the rows of a pass belong to it. One that was cut off leaves them to the others after that."""
+PAUSE_MAX_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relayed:
+    """What one pass did, by number of rows."""
+
+    sent: int = 0
+    refused: int = 0
+    put_off: int = 0
+    more: bool = False
+    """A database may have further rows that are due."""
+
+    @property
+    def found(self) -> int:
+        return self.sent + self.refused + self.put_off
+
+
+def relay(limit: int = PASS_ROWS) -> Relayed:
+    """Send what is due, at most `limit` rows of each database. Any number of processes may do so at once.
+
+    Raises DatabaseError, after all databases had their turn, when one of them could not be used.
+    """
+    passes: list[Relayed] = []
+    fault: DatabaseError | None = None
+    for alias in served():
+        try:
+            passes.append(_relay(alias, limit))
+        except DatabaseError as error:
+            fault = fault or error
+    if fault is not None:
+        raise fault
+    return Relayed(
+        sent=sum(each.sent for each in passes),
+        refused=sum(each.refused for each in passes),
+        put_off=sum(each.put_off for each in passes),
+        more=any(each.more for each in passes),
+    )
+
+
+def _relay(alias: str, limit: int) -> Relayed:
+    claim = new_id()
+    entries = _claim(alias, claim, limit)
+    if not entries:
+        return Relayed()
+    answers = _send(entries)
+    sent = [entry for entry in entries if _taken(answers[entry.pk])]
+    rows(alias).filter(pk__in=[entry.pk for entry in sent]).delete()
+    refused = put_off = 0
+    later: dict[tuple[int, str], list[int]] = {}
+    for entry in entries:
+        answer = answers[entry.pk]
+        if isinstance(answer, StoreError):
+            later.setdefault((entry.tries, str(answer)), []).append(entry.pk)
+            put_off += 1
+        elif answer.outcome == "conflict":
+            _refuse(alias, entry, answer)
+            refused += 1
+        elif answer.outcome == "enqueued":
+            _announce(entry)
+    for (tries, error), keys in later.items():
+        due = timezone.now() + timedelta(seconds=min(PAUSE_MAX_S, 2.0 ** min(tries - 1, 10)))
+        rows(alias).filter(pk__in=keys, claim=claim).update(due=due, error=error, claim="")
+    facts = {"database": alias, "sent": len(sent), "refused": refused, "put_off": put_off}
+    logger.info("The outbox was relayed", extra=facts)
+    return Relayed(sent=len(sent), refused=refused, put_off=put_off, more=len(entries) == limit and bool(sent))
+
+
+def _claim(alias: str, claim: str, limit: int) -> list[OutboxEntry]:
+    """The rows that this pass has won, in the order in which they were kept."""
+    from queueapp.models import OutboxEntry
+
+    now = timezone.now()
+    due = rows(alias).filter(state=OutboxEntry.State.WAITING, due__lte=now)
+    keys = list(due.order_by("pk").values_list("pk", flat=True)[:limit])
+    if not keys:
+        return []
+    # Who decides is this UPDATE: of two passes that read the same keys, the second finds the rows no longer due.
+    with transaction.atomic(using=alias):
+        if connections[alias].features.has_select_for_update_skip_locked:
+            # Rows that another pass is claiming just now are left to it, instead of both waiting for each other.
+            locked = due.filter(pk__in=keys).order_by("pk").select_for_update(skip_locked=True)
+            keys = list(locked.values_list("pk", flat=True))
+        due.filter(pk__in=keys).update(claim=claim, due=now + timedelta(seconds=CLAIM_S), tries=F("tries") + 1)
+    return list(rows(alias).filter(pk__in=keys, claim=claim).order_by("pk"))
+
+
+def _send(entries: Sequence[OutboxEntry]) -> dict[int, Answer]:
+    """An answer for each row, by its key. What is wrong with one row costs no other its turn."""
+    answers: dict[int, Answer] = {}
+    pools: dict[str, list[tuple[int, NewJob]]] = {}
+    for entry in entries:
+        try:
+            pools.setdefault(entry.pool, []).append((entry.pk, job_of(entry)))
+        except Exception as error:
+            answers[entry.pk] = StoreError(f"The row cannot be read by this release: {error!r}. Update the scheduler.")
+    gone: StoreError | None = None
+    for pool, jobs in pools.items():
+        # All pools are in one store: where it is away for one, the others need not wait for it, too.
+        found: Sequence[Answer] = [gone] * len(jobs) if gone else _send_pool(pool, [job for _, job in jobs])
+        answers.update({key: answer for (key, _), answer in zip(jobs, found, strict=True)})
+        gone = gone or next((answer for answer in found if isinstance(answer, StoreError) and is_away(answer)), None)
+    return answers
+
+
+def _send_pool(pool: str, jobs: Sequence[NewJob]) -> Sequence[Answer]:
+    try:
+        answers: Sequence[Answer] = send_each([(pool, job) for job in jobs])
+    except Exception as error:
+        logger.exception("A pass of the outbox failed", extra={"pool": pool})
+        answers = [StoreError(f"Sending failed: {error!r}")] * len(jobs)
+    if len(jobs) > 1 and any(type(answer) is StoreError for answer in answers):
+        # A fault of which nothing is known: perhaps one job's, so each is sent alone.
+        return [_send_pool(pool, [job])[0] for job in jobs]
+    return answers
+
+
+def _taken(answer: Answer) -> bool:
+    return isinstance(answer, Enqueued) and answer.outcome != "conflict"
+
+
+def _refuse(alias: str, entry: OutboxEntry, answer: Enqueued) -> None:
+    from queueapp.models import OutboxEntry as Entries
+
+    other = shards.keys(entry.pool).public_id(answer.id)
+    error = IdempotencyConflict(
+        f"The idempotency key of this job already stands for job {other}, which has other arguments."
+    )
+    rows(alias).filter(pk=entry.pk).update(state=Entries.State.REFUSED, error=str(error), claim="")
+    facts = {"job_id": entry.job_id, "task": entry.task, "tenant": entry.tenant, "code": error.code}
+    logger.error("A job of the outbox was refused: %s", error, extra=facts)
+    metrics.enqueue_failed(entry.pool, error.code)
+    handle = _handle(entry)
+    handle._set(state=DEFERRED, outcome=DEFERRED, enqueued_at=None, send_error=error)
+    enqueue_failed.send_robust(
+        sender=_sender(handle), task_result=handle, error=error, payload=bytes(entry.payload), kept=False
+    )
+
+
+def _announce(entry: OutboxEntry) -> None:
+    """Send `task_enqueued`. The row is gone already, so what is wrong here is only told."""
+    try:
+        handle = _handle(entry)
+        task_enqueued.send_robust(sender=_sender(handle), task_result=handle)
+    except Exception:
+        logger.exception("A job of the outbox was sent, but not announced", extra={"job_id": entry.job_id})
+
+
+def _handle(entry: OutboxEntry) -> DuctorResult:
+    """The job as its sender would have held it."""
+    job, at_ms = job_of(entry), now_ms()
+    record = JobRecord(
+        id=job.id,
+        state=State.SCHEDULED if job.due_ms > at_ms else State.PENDING,
+        task=job.task,
+        tenant=job.tenant,
+        lane=job.lane,
+        priority=job.priority,
+        submitted_ms=at_ms,
+        due_ms=job.due_ms,
+        payload=job.payload,
+    )
+    handle = result_from_record(record, entry.pool, entry.job["backend"])
+    handle._set(outcome="enqueued")
+    return handle
+
+
+def _sender(handle: DuctorResult) -> type:
+    return type(handle.task.get_backend())

@@ -1,0 +1,310 @@
+"""Shards in memory: what stands in for the store under `recorded()` and `immediate()`, so that no server is needed.
+
+They take jobs, know idempotency keys, hand jobs out in the order in which they came, and keep what became of each. They
+know neither weights nor ceilings: fairness is for the real store. `shards.stand_in` is a `Memory` while such a test
+runs. One lock for each shard, because a host's threads may enqueue.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from queueapp.errors import WaitTimeout
+from queueapp.states import Outcome, State
+from queueapp.store import shards
+from queueapp.store.records import (
+    Completed,
+    Cycle,
+    Enqueued,
+    ErrorRecord,
+    Failed,
+    Finish,
+    JobRecord,
+    LeasedJob,
+    NewJob,
+    Returned,
+    Word,
+)
+from queueapp.testing.blocking import StoreBlocked
+
+
+@dataclass(slots=True, kw_only=True)
+class Row:
+    """A job and what became of it."""
+
+    job: NewJob
+    state: State
+    submitted_ms: int
+    due_ms: int = 0
+    attempts: int = 0
+    errors: list[ErrorRecord] = field(default_factory=list)
+    first_leased_ms: int = 0
+    leased_ms: int = 0
+    ended_ms: int = 0
+    worker: str = ""
+    outcome: Outcome | None = None
+    reason: str = ""
+    result: bytes | None = None
+    data: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def waits(self) -> bool:
+        return self.state in {State.PENDING, State.SCHEDULED}
+
+    def end(self, outcome: Outcome, at_ms: int) -> None:
+        self.state, self.outcome, self.ended_ms = State.ENDED, outcome, at_ms
+
+
+class MemoryShard:
+    """One pool. It has the methods of the store that producers and workers call, and those that read a job."""
+
+    def __init__(self, pool: str) -> None:
+        self.pool = pool
+        self._lock = threading.RLock()
+        self._rows: dict[str, Row] = {}
+        self._keys: dict[tuple[str, str], str] = {}
+        """(tenant, digest of an idempotency key) → the id of its job."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise StoreBlocked(
+            f"recorded() and immediate() keep jobs in memory, where there is no {name!r}. A test of this needs a real "
+            "store: the fixture `ductor`, or queueapp.testing.throwaway_store()."
+        )
+
+    # -- for producers ---------------------------------------------------------------------------------------------
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        with self._lock:
+            return [self._take(job) for job in jobs]
+
+    def _take(self, job: NewJob) -> Enqueued:
+        key = (job.tenant, job.idempotency)
+        if job.id not in self._rows and job.idempotency and key in self._keys:
+            first = self._rows[self._keys[key]].job
+            same = first.fingerprint == job.fingerprint
+            return Enqueued(outcome="exists" if same else "conflict", id=first.id)
+        if job.id not in self._rows:
+            if job.idempotency:
+                self._keys[key] = job.id
+            now = _now_ms()
+            due_ms = now + job.delay_ms if job.delay_ms else job.due_ms
+            state = State.SCHEDULED if due_ms > now else State.PENDING
+            self._rows[job.id] = Row(job=job, state=state, submitted_ms=now, due_ms=due_ms)
+        return Enqueued(outcome="enqueued", id=job.id)
+
+    def await_result(self, job_id: str, waiter: str) -> bool:
+        row = self._rows.get(job_id)
+        if row is not None and row.waits:
+            raise WaitTimeout(
+                f"Job {job_id} does not run while you wait: recorded() runs nothing, immediate() nothing that is due "
+                "later. Run it with queueapp.testing.drain()."
+            )
+        return True
+
+    # -- for readers -----------------------------------------------------------------------------------------------
+
+    def job(self, job_id: str) -> JobRecord | None:
+        with self._lock:
+            row = self._rows.get(job_id)
+            return _record(row) if row is not None else None
+
+    def jobs(self, ids: Sequence[str]) -> list[JobRecord | None]:
+        return [self.job(job_id) for job_id in ids]
+
+    # -- for workers -----------------------------------------------------------------------------------------------
+
+    def lease(self, job_id: str, worker: str) -> LeasedJob | None:
+        """This job, whenever it is due; None when it does not wait any more."""
+        with self._lock:
+            row = self._rows.get(job_id)
+            return self._lease(row, worker) if row is not None and row.waits else None
+
+    def cycle(
+        self,
+        worker: str,
+        seq: int,
+        *,
+        want: int,
+        begin: int,
+        lease_ms: int,
+        finished: Sequence[Finish] = (),
+        extend: Sequence[tuple[str, int]] = (),
+        begun: Sequence[tuple[str, int]] = (),
+    ) -> Cycle:
+        with self._lock:
+            words = [self.finish(finish) for finish in finished]
+            runnable = self._runnable(_now_ms())
+            leased = [self._lease(row, worker) for row in runnable[:want]]
+            due = self.next_due_ms()
+            return Cycle(
+                jobs=leased,
+                runnable=len(runnable) > want,
+                next_due_ms=-1 if due is None else max(0, due - _now_ms()),
+                now_ms=_now_ms(),
+                finished=words,
+                lost=[],
+            )
+
+    def finish(self, finish: Finish) -> Word:
+        """What a run reports, as the store takes it."""
+        with self._lock:
+            row = self._rows[finish.id]
+            if row.state is not State.ACTIVE or row.attempts != finish.attempts:
+                return "stale"
+            if isinstance(finish, Completed):
+                row.result = finish.result
+                row.end(Outcome.COMPLETED, _now_ms())
+                return "done"
+            return self._fail(row, finish)
+
+    def _fail(self, row: Row, failed: Failed) -> Word:
+        now = _now_ms()
+        row.errors.append(
+            ErrorRecord(
+                kind="error", attempt=row.attempts, worker=row.worker, at_ms=now, detail=json.loads(failed.error)
+            )
+        )
+        if failed.retry_ms is None or len(row.errors) >= row.job.max_attempts:
+            row.state, row.reason, row.ended_ms = State.DEAD, failed.reason, now
+            return "dead"
+        row.state, row.due_ms = State.SCHEDULED, now + failed.retry_ms
+        return "retry"
+
+    def partition_requeue(self, returned: Sequence[Returned]) -> list[Word]:
+        with self._lock:
+            for job in returned:
+                self._rows[job.id].state = State.PENDING
+            return ["done"] * len(returned)
+
+    def save(self, job_id: str, attempts: int, fields: Mapping[str, bytes]) -> Word:
+        with self._lock:
+            row = self._rows[job_id]
+            if row.state is not State.ACTIVE or row.attempts != attempts:
+                return "stale"
+            row.data.update(fields)
+            return "done"
+
+    def register(self, worker: str, info: Mapping[str, str], ttl_ms: int) -> None: ...
+
+    def forget(self, worker: str) -> int:
+        return 0
+
+    def next_due_ms(self) -> int | None:
+        """When the next scheduled job is due; None when none is."""
+        return min((row.due_ms for row in self._rows.values() if row.state is State.SCHEDULED), default=None)
+
+    def promote(self, at_ms: int) -> None:
+        """Make runnable what is due at this moment, which may be still to come; what has expired by then ends."""
+        with self._lock:
+            for row in self._rows.values():
+                expires = row.job.expires_after_ms
+                if row.waits and expires and not row.attempts and at_ms > row.submitted_ms + expires:
+                    row.end(Outcome.EXPIRED, _now_ms())
+                elif row.state is State.SCHEDULED and row.due_ms <= at_ms:
+                    row.state = State.PENDING
+
+    def _runnable(self, now: int) -> list[Row]:
+        self.promote(now)
+        return [row for row in self._rows.values() if row.state is State.PENDING]
+
+    def _lease(self, row: Row, worker: str) -> LeasedJob:
+        row.state, row.worker, row.leased_ms = State.ACTIVE, worker, _now_ms()
+        row.attempts += 1
+        row.first_leased_ms = row.first_leased_ms or row.leased_ms
+        return LeasedJob(
+            id=row.job.id,
+            attempts=row.attempts,
+            errors=len(row.errors),
+            crashes=0,
+            task=row.job.task,
+            tenant=row.job.tenant,
+            lane=row.job.lane,
+            priority=row.job.priority,
+            cost=row.job.cost,
+            submitted_ms=row.submitted_ms,
+            ready_ms=row.due_ms or row.submitted_ms,
+            leased_ms=row.leased_ms,
+            deadline_ms=row.leased_ms + 3_600_000,
+            max_attempts=row.job.max_attempts,
+            payload=row.job.payload,
+        )
+
+
+class AsyncShard:
+    """The same shard for asynchronous callers. Nothing here waits for anything."""
+
+    def __init__(self, shard: MemoryShard) -> None:
+        self._shard = shard
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return self._shard.enqueue(jobs)
+
+    async def await_result(self, job_id: str, waiter: str) -> bool:
+        return self._shard.await_result(job_id, waiter)
+
+    async def read_job(self, job_id: str) -> JobRecord | None:
+        return self._shard.job(job_id)
+
+
+class Memory:
+    """Every pool's shard, made when first asked for. It is `shards.stand_in` while a test records."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shards: dict[str, MemoryShard] = {}
+
+    def shard(self, pool: str) -> MemoryShard:
+        with self._lock:
+            return self._shards.setdefault(pool, MemoryShard(pool))
+
+    # Any: a shard in memory has of a store's methods those that producers, workers and readers of a job call.
+    def store(self, pool: str) -> Any:
+        return self.shard(pool)
+
+    def async_store(self, pool: str) -> Any:
+        return AsyncShard(self.shard(pool))
+
+    def reads(self, pool: str) -> Any:
+        return self.shard(pool)
+
+    def pools(self) -> dict[str, str]:
+        return {pool: shards.keys(pool).code for pool in self._shards}
+
+
+def _record(row: Row) -> JobRecord:
+    over = row.state is State.ENDED
+    return JobRecord(
+        id=row.job.id,
+        state=row.state,
+        task=row.job.task,
+        tenant=row.job.tenant,
+        lane=row.job.lane,
+        outcome=row.outcome,
+        reason=row.reason,
+        priority=row.job.priority,
+        attempts=row.attempts,
+        error_count=len(row.errors),
+        submitted_ms=row.submitted_ms,
+        ready_ms=row.due_ms or row.submitted_ms,
+        first_leased_ms=row.first_leased_ms,
+        leased_ms=row.leased_ms,
+        ended_ms=row.ended_ms,
+        due_ms=row.due_ms if row.state is State.SCHEDULED else 0,
+        worker=row.worker,
+        max_attempts=row.job.max_attempts,
+        payload=None if over else row.job.payload,
+        result=row.result,
+        errors=tuple(row.errors),
+        data=dict(row.data),
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

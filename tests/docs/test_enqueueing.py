@@ -1,0 +1,130 @@
+"""The examples of `docs/enqueueing.md` run, and do what the page says."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.http import HttpRequest, HttpResponse
+from django.test import RequestFactory
+from django.test.utils import override_settings
+
+from queueapp.middleware import TenantMiddleware
+from queueapp.producer.discovery import registry
+from queueapp.producer.tenancy import current_tenant, entered
+from queueapp.signals import enqueue_failed
+from queueapp.store.reads import Reads
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs/enqueueing.md").read_text()
+BLOCKS = {
+    block.splitlines()[0].lstrip("# "): block for block in re.findall(r"^```python\n(.*?)^```$", PAGE, re.S | re.M)
+}
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Declined(Exception):
+    """The card was declined."""
+
+
+def decline(order: object) -> None:
+    raise Declined
+
+
+def module(name: str, block: str) -> Any:
+    made = ModuleType(name)
+    sys.modules[name] = made
+    exec(compile(BLOCKS[block], name, "exec"), made.__dict__)
+    return made
+
+
+@pytest.fixture
+def shop() -> Iterator[ModuleType]:
+    """The host project of the examples: its orders are groups."""
+    before = set(sys.modules)
+    sys.modules["shop"] = ModuleType("shop")
+    models = sys.modules["shop.models"] = ModuleType("shop.models")
+    models.Order = Group  # type: ignore[attr-defined]
+    yield module("shop.tasks", "shop/tasks.py")
+    registry.pop("shop.tasks.send_invoice", None)
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0] == "shop":
+            del sys.modules[name]
+
+
+def test_every_block_is_used_here() -> None:
+    assert set(BLOCKS) == {
+        "shop/tasks.py",
+        "wrong: sent while the transaction is open",
+        "right: nothing to do but to leave `on_commit` alone",
+        "shop/alarms.py",
+        "shop/work.py",
+        "settings.py",
+        "shop/tenants.py",
+    }
+
+
+def test_the_wrong_way_sends_an_invoice_for_no_order(shop: Any, reads: Reads) -> None:
+    wrong = module("shop.wrong", "wrong: sent while the transaction is open")
+    with pytest.raises(Declined):
+        wrong.place_order("order", decline)
+
+    assert (reads.overview().waiting, Group.objects.count()) == (1, 0)
+
+
+def test_the_right_way_sends_after_commit_and_not_after_a_rollback(shop: Any, reads: Reads) -> None:
+    right = module("shop.right", "right: nothing to do but to leave `on_commit` alone")
+    with pytest.raises(Declined):
+        right.place_order("order", decline)
+    assert (reads.overview().waiting, Group.objects.count()) == (0, 0)
+
+    result = right.place_order("order", lambda order: None)
+    assert (result.state, reads.overview().waiting) == ("pending", 1)
+    assert shop.send_invoice.call(Group.objects.get().pk) == "invoice of order"
+
+
+def test_a_receiver_learns_what_nothing_will_send(shop: Any, reads: Reads) -> None:
+    alarms = module("shop.alarms", "shop/alarms.py")
+    try:
+        keyed = shop.send_invoice.using(idempotency_key="k")
+        keyed.enqueue(1)
+        from django.db import transaction
+
+        with transaction.atomic():
+            result = keyed.enqueue(2)
+    finally:
+        enqueue_failed.disconnect(alarms.note)
+
+    assert alarms.lost == [(result.id, "conflict")]
+
+
+def test_a_company_is_a_tenant(shop: Any, reads: Reads) -> None:
+    work = module("shop.work", "shop/work.py")
+    company = Group.objects.create(name="company")
+    [result] = work.bill(company, [Group.objects.create(name="order")])
+
+    record = reads.job(result.id[-22:])
+    assert record is not None
+    assert record.tenant == str(company.pk)
+
+
+def test_settings_and_context(shop: Any) -> None:
+    tenants = module("shop.tenants", "shop/tenants.py")
+    settings = module("shop.settings", "settings.py")
+    seen: list[str | None] = []
+
+    def view(request: HttpRequest) -> HttpResponse:
+        seen.append(current_tenant())
+        return HttpResponse()
+
+    with override_settings(DUCTOR={**settings.DUCTOR, "TENANT_CONTEXT": tenants.activate}):
+        TenantMiddleware(view)(RequestFactory().get("/", headers={"x-company": "acme"}))
+        with entered("acme"):
+            pass
+    assert (seen, tenants.log) == (["acme"], ["enter acme", "leave acme"])

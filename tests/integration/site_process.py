@@ -1,0 +1,30 @@
+"""A web process of a site, for tests: `python -m tests.integration.site_process`. Each line that comes is a request.
+
+`metrics` answers with the page as a user with every permission gets it; `fail` refuses a job after its commit.
+The answer is one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import django
+
+django.setup()
+
+from django.contrib.auth.models import User  # noqa: E402
+from django.test import RequestFactory  # noqa: E402
+
+from queueapp import metrics  # noqa: E402
+from queueapp.monitoring import views  # noqa: E402
+
+for line in sys.stdin:
+    if line.strip() == "fail":
+        metrics.enqueue_failed("default", "conflict")
+        answer = ""
+    else:
+        request = RequestFactory().get("/ductor/metrics")
+        request.user = User(is_active=True, is_superuser=True)
+        answer = views.metrics(request).content.decode()
+    print(json.dumps(answer), flush=True)

@@ -1,0 +1,144 @@
+"""`docs/rest.md` names every route, action, rate and refusal, and nothing that does not exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+
+from queueapp.api import actions, requests, throttles, urls
+from queueapp.api.grants import PERMISSION
+from queueapp.api.view import CONTENTS, DuctorView
+from queueapp.producer.discovery import registry
+from queueapp.store import connection
+from tests.unit.api.host import ADD, job_in
+from tests.unit.api.test_isolation import Token, signed_in_only
+
+pytestmark = [pytest.mark.urls("tests.unit.api.host"), pytest.mark.django_db]
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs/rest.md").read_text()
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def test_every_route_is_in_the_table_with_its_methods() -> None:
+    rows = re.findall(r"^\| `([^`]+)` \| ([^|]*) ?\| ([^|]*) ?\|$", section("Routes"), re.MULTILINE)
+    table = {route: (bool(get.strip()), bool(post.strip())) for route, get, post in rows}
+    assert table == {
+        route.replace("<str:", "{").replace(">", "}"): (hasattr(view, "get"), hasattr(view, "post"))
+        for route, view in urls.ROUTES.values()
+    }
+
+
+def test_the_table_of_actions_is_that_of_the_code() -> None:
+    assert re.findall(r"^\| (?:cancel|retry|discard) .*$", section("Act"), re.MULTILINE) == re.findall(
+        r"^\| (?:cancel|retry|discard) .*$", actions.__doc__ or "", re.MULTILINE
+    )
+
+
+def test_fields_bounds_scopes_and_permissions() -> None:
+    listed = section("Start a job").split("\nFields: ")[1].split(". An unknown")[0]
+    fields = set(re.findall(r"`(\w+)`", listed))
+    assert fields == set(requests.JobRequest().fields)
+    assert set(re.findall(r'"(ductor-\w+)"', section("Rates"))) == {throttles.ENQUEUE, throttles.READ, throttles.ACT}
+    for permission in (PERMISSION, CONTENTS, actions.DISCARD):
+        assert f"`{permission}`" in PAGE
+    assert f"up to {requests.BULK_MAX} jobs" in PAGE
+    assert f"(1 to {requests.IDEMPOTENCY_KEY_MAX} printable" in PAGE
+    assert f"`page_size` ({requests.PAGE_SIZE}; at most {requests.PAGE_MAX} are given" in PAGE
+
+
+Ask = Callable[..., Any]
+GOOD = {"task": ADD, "args": [1]}
+
+
+def closed(ask: Ask, settings: Any) -> Any:
+    settings.DUCTOR = {**settings.DUCTOR, "API_TENANTS": None}
+    return ask("GET", "jobs/")
+
+
+def not_authenticated(ask: Ask, settings: Any) -> Any:
+    settings.DUCTOR = {**settings.DUCTOR, "API_TENANTS": signed_in_only}
+    return ask("GET", "jobs/")
+
+
+def conflict(ask: Ask, settings: Any) -> Any:
+    for args in ([1], [2]):
+        answer = ask("POST", "jobs/", body={"task": ADD, "args": args}, **{"Idempotency-Key": "k"})
+    return answer
+
+
+def too_large(ask: Ask, settings: Any) -> Any:
+    settings.DUCTOR = {**settings.DUCTOR, "MAX_PAYLOAD_BYTES": 100}
+    return ask("POST", "jobs/", body={**GOOD, "kwargs": {"note": "x" * 200}})
+
+
+def throttled(ask: Ask, settings: Any) -> Any:
+    cache.clear()
+    settings.REST_FRAMEWORK = {"DEFAULT_THROTTLE_RATES": {"ductor-read": "0/min"}}
+    return ask("GET", "jobs/")
+
+
+def away(ask: Ask, settings: Any) -> Any:
+    settings.DUCTOR = {**settings.DUCTOR, "REDIS_URL": "unix:///nonexistent/store.sock"}
+    answer = ask("GET", "jobs/")
+    connection.reset()
+    return answer
+
+
+def unknown_task(ask: Ask, settings: Any) -> Any:
+    job = job_in("completed")
+    task = registry.pop(ADD)
+    try:
+        return ask("GET", f"jobs/{job}/result/")
+    finally:
+        registry[ADD] = task
+
+
+def wrong_type(ask: Ask, settings: Any) -> Any:
+    return ask("POST", "jobs/", body=GOOD, **{"Content-Type": "text/plain"})
+
+
+COMES_BACK: dict[tuple[str, str], Callable[[Ask, Any], Any]] = {
+    ("400", "parse_error"): lambda ask, settings: ask("POST", "jobs/", body=[]),
+    ("401", "not_authenticated"): not_authenticated,
+    ("403", "closed"): closed,
+    ("403", "no_tenant"): lambda ask, settings: ask("GET", "jobs/", tenants=""),
+    ("403", "permission"): lambda ask, settings: ask("POST", "dead-letters/x/discard/"),
+    ("404", "not_found"): lambda ask, settings: ask("GET", "jobs/x/"),
+    ("405", "method_not_allowed"): lambda ask, settings: ask("DELETE", "jobs/"),
+    ("409", "conflict"): conflict,
+    ("409", "not_waiting"): lambda ask, settings: ask("POST", f"jobs/{job_in('dead')}/cancel/"),
+    ("409", "not_dead"): lambda ask, settings: ask("POST", f"jobs/{job_in('completed')}/retry/"),
+    ("409", "not_completed"): lambda ask, settings: ask("GET", f"jobs/{job_in('pending')}/result/"),
+    ("409", "unknown_task"): unknown_task,
+    ("413", "payload_too_large"): too_large,
+    ("415", "unsupported_media_type"): lambda ask, settings: ask(
+        "POST", "jobs/", body=GOOD, **{"Content-Type": "text/plain"}
+    ),
+    ("429", "throttled"): throttled,
+    ("503", "store_unavailable"): away,
+}
+
+
+REFUSALS = re.findall(r"^\| (\d+) \| `(\w+)` \|", section("Refusals"), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("status", "code"), REFUSALS)
+def test_each_refusal_comes_back(
+    opened: None, ask: Ask, settings: Any, monkeypatch: pytest.MonkeyPatch, status: str, code: str
+) -> None:
+    monkeypatch.setattr(DuctorView, "authentication_classes", [Token])
+    answer = COMES_BACK[status, code](ask, settings)
+    assert (str(answer.status_code), answer.json()["code"]) == (status, code)
+    assert answer.json()["detail"]
+
+
+def test_every_refusal_that_is_known_here_is_documented() -> None:
+    assert set(REFUSALS) == set(COMES_BACK)

@@ -1,0 +1,257 @@
+"""`ductor dlq`, `jobs`, `status`: whole groups of dead letters at a time, told before it is done, JSON where asked."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from queueapp.cli.console import Console, Progress
+from queueapp.codec import encode_arguments
+from queueapp.inspection import deadletters
+from queueapp.inspection.waits import _sweeps
+from queueapp.models import DeadLetterInspection, OutboxEntry
+from queueapp.store import shards
+from tests.unit.inspection.conftest import Scene
+
+pytestmark = pytest.mark.django_db
+
+ONE, TWO = "0123456789ab", "ba9876543210"
+
+
+@pytest.fixture
+def scene(store: Any, shard_keys: Any) -> Scene:
+    return Scene(store, shard_keys)
+
+
+def ductor(*arguments: str) -> str:
+    out = io.StringIO()
+    call_command("ductor", *arguments, stdout=out, stderr=io.StringIO())
+    return out.getvalue()
+
+
+def as_json(*arguments: str) -> Any:
+    return json.loads(ductor(*arguments, "--json"))
+
+
+def test_lists_by_each_condition(scene: Scene) -> None:
+    scene.kill(2, group=ONE)
+    scene.kill(1, group=TWO, tenant="zeta", task="shop.tasks.mail")
+    scene.bury(3, reason="looks_wrong")
+    for option, value, number in (
+        ("--group", ONE, 2),
+        ("--tenant", "zeta", 1),
+        ("--task", "shop.tasks.pay", 5),
+        ("--reason", "looks_wrong", 3),
+    ):
+        [page] = as_json("dlq", "list", option, value)
+        assert (len(page["letters"]), page["total"], page["exact"]) == (number, number, True), option
+    [page] = as_json("dlq", "list", "--group", TWO)
+    assert page["letters"][0]["group"] == TWO
+    assert ONE in ductor("dlq", "list", "--group", ONE)
+
+
+def test_a_list_goes_on_as_of_its_moment(scene: Scene) -> None:
+    scene.kill(5)
+    first = ductor("dlq", "list", "--pool", "default", "--count", "2").splitlines()
+    assert first[-1].startswith("2 of 5; go on with --offset 2 --as-of 1")
+    [page] = as_json("dlq", "list", "--count", "2")
+    more = ("dlq", "list", "--offset", str(page["next_offset"]), "--as-of", str(page["as_of_ms"]))
+    [further] = as_json(*more)
+    assert len({letter["id"] for letter in page["letters"] + further["letters"]}) == 5
+
+
+def test_a_list_that_was_not_looked_through_says_so(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadletters, "LOOKS", 5)
+    scene.bury(30, task="shop.tasks.one")
+    scene.bury(30, task="shop.tasks.two")
+    text = ductor("dlq", "list", "--pool", "default", "--task", "shop.tasks.one", "--count", "3")
+    assert text.startswith("0 of up to 60 that were looked through; go on with --offset 20 --as-of")
+
+
+def test_groups(scene: Scene) -> None:
+    assert ductor("dlq", "groups").strip() == "No dead letters."
+    scene.kill(3, group=ONE)
+    scene.kill(1, group=TWO, task="shop.tasks.mail")
+    text = ductor("dlq", "groups", "--pool", "default", "--count", "1")
+    assert "1 of 2 groups of default; go on with --offset 1" in text
+    found = as_json("dlq", "groups")
+    assert {(group["group"], group["count"], group["task"], group["error"]) for group in found} == {
+        (ONE, 3, "shop.tasks.pay", "builtins.ValueError"),
+        (TWO, 1, "shop.tasks.mail", "builtins.ValueError"),
+    }
+
+
+def test_export_is_a_line_each_without_contents_unless_asked_for(scene: Scene) -> None:
+    payload = encode_arguments([], {"password": "hunter2", "rows": 3})
+    ids = scene.kill(130, payload=payload)
+    scene.kill(2, tenant="zeta")
+    lines = ductor("dlq", "export", "--tenant", "acme").splitlines()
+    assert sorted(json.loads(line)["id"] for line in lines) == sorted(ids)
+    assert "kwargs" not in json.loads(lines[0])
+    assert "bad row" not in "".join(lines), "an error's message may quote an argument"
+    text = ductor("dlq", "export", "--tenant", "acme", "--payload")
+    assert json.loads(text.splitlines()[0])["kwargs"] == {"password": "********", "rows": 3}
+    assert "hunter2" not in text
+    rows = DeadLetterInspection.objects.filter(action="exported")
+    assert (rows.count(), rows.values("job_id").distinct().count()) == (260, 130)
+
+
+def test_retry_and_discard_by_group_are_written_down(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("getpass.getuser", lambda: "kim")
+    scene.kill(3, group=ONE)
+    scene.kill(2, group=TWO)
+    assert ductor("dlq", "retry", "--group", ONE, "--yes", "--note", "fixed").strip() == "3 retried."
+    assert ductor("dlq", "discard", "--group", TWO, "--yes").strip() == "2 discarded."
+    rows = DeadLetterInspection.objects.order_by("pk")
+    assert [(row.action, row.by, row.note) for row in rows] == [("retried", "kim", "fixed")] * 3 + [
+        ("discarded", "kim", "")
+    ] * 2
+
+
+def test_a_dry_run_counts_and_changes_nothing(scene: Scene) -> None:
+    ids = scene.kill(3, group=ONE)
+    scene.kill(2, tenant="zeta", group=TWO)
+    before = as_json("dlq", "list")
+    for arguments, what in (
+        (("retry", "--group", ONE), "Would retry 3 dead letters of default."),
+        (("discard", "--tenant", "zeta", "--group", TWO), "Would discard 2 dead letters of default."),
+        (("discard", "--all"), "Would discard 5 dead letters of default."),
+        (("retry", ids[0]), "Would retry 1 dead letter."),
+    ):
+        assert ductor("dlq", *arguments, "--dry-run").strip() == f"{what} Nothing was changed."
+    [after] = as_json("dlq", "list")
+    assert after["letters"] == before[0]["letters"]
+    assert not DeadLetterInspection.objects.exists()
+
+
+def test_what_died_after_the_question_is_left_alone(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.kill(2)
+
+    def answer(question: str) -> str:
+        asked_ms = shards.reads("default").behind("dead")
+        while shards.reads("default").behind("dead") <= asked_ms:
+            pass  # until the server's clock has moved on
+        scene.kill(3, tenant="later")
+        return "y"
+
+    monkeypatch.setattr("builtins.input", answer)
+    assert ductor("dlq", "discard", "--all").strip() == "2 discarded."
+    [page] = as_json("dlq", "list")
+    assert page["total"] == 3
+
+
+def test_by_hand_asks_once_and_does_nothing_without_a_yes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    (one,) = scene.kill()
+    asked: list[str] = []
+
+    def enter(question: str) -> str:
+        asked.append(question)
+        return ""
+
+    monkeypatch.setattr("builtins.input", enter)
+    assert ductor("dlq", "retry", one).strip() == "Nothing was changed."
+    assert asked == ["Retry 1 dead letter? [y/N] "]
+
+
+def test_ids_that_are_none_are_an_error(scene: Scene) -> None:
+    with pytest.raises(CommandError, match="No job is called 'nonsense'; `ductor dlq list` shows the ids"):
+        ductor("dlq", "retry", "nonsense", "--yes")
+
+
+def test_jobs(scene: Scene) -> None:
+    scene.add(5, tenant="a")
+    scene.lease(2)
+    text = ductor("jobs", "default")
+    assert "w.1" in text
+    assert len(text.splitlines()) == 3
+    page = as_json("jobs", "default", "--state", "pending", "--tenant", "a", "--count", "2")
+    assert (page["total"], len(page["jobs"])) == (3, 2)
+    further = as_json("jobs", "default", "--state", "pending", "--tenant", "a", f"--cursor={page['next_cursor']}")
+    assert len({job["id"] for job in page["jobs"] + further["jobs"]}) == 3
+    text = ductor("jobs", "default", "--state", "pending", "--count", "1")
+    assert text.splitlines()[-1] == "1 of 3; go on with --cursor=1"
+    assert ductor("jobs", "default", "--state", "ended").strip() == "No ended jobs."
+    with pytest.raises(CommandError, match="'nowhere' is not a known pool"):
+        ductor("jobs", "nowhere")
+
+
+@pytest.mark.parametrize("state", ["pending", "scheduled", "active", "dead", "ended"])
+def test_jobs_of_every_state_have_columns(scene: Scene, state: str) -> None:
+    make: dict[str, Callable[[], object]] = {
+        "pending": scene.add,
+        "scheduled": lambda: scene.add(delay_ms=60_000),
+        "active": lambda: (scene.add(), scene.lease()),
+        "dead": scene.kill,
+        "ended": scene.end,
+    }
+    make[state]()
+    head, line = ductor("jobs", "default", "--state", state).splitlines()
+    assert head.startswith("id ")
+    assert "shop.tasks.pay" in line
+
+
+def test_a_job_shows_its_group_and_times(scene: Scene) -> None:
+    (one,) = scene.kill(1, group=ONE)
+    found = as_json("job", one)
+    assert found["group"] == ONE
+    assert found["waited_s"] >= 0
+    assert found["ran_s"] >= 0
+    assert ONE in ductor("job", one)
+
+
+def test_status_tells_the_longest_wait(scene: Scene) -> None:
+    _sweeps.clear()
+    line = ductor("status", "default").splitlines()[1]
+    assert " s " not in line
+    scene.add(tenant="a")
+    head, line, *_ = ductor("status", "default").splitlines()
+    assert "longest wait" in head
+    assert " s " in line
+    assert as_json("status", "default")[0]["oldest_wait_exact"] is True
+
+
+def test_status_tells_what_waits_in_the_outbox(scene: Scene) -> None:
+    def keep(name: str, state: str, pool: str = "default") -> None:
+        OutboxEntry.objects.create(
+            job_id=name, pool=pool, tenant="a", task="t", job={}, payload=b"", state=state, due=timezone.now()
+        )
+
+    keep("a", "waiting")
+    keep("b", "waiting")
+    keep("c", "refused")
+    keep("d", "waiting", "elsewhere")
+    text = ductor("status", "default")
+    assert "default: 2 jobs wait in the outbox for the store; no scheduler runs that would send them." in text
+    assert "default: 1 jobs in the outbox were refused for good" in text
+    scene.store.lead_acquire("me", "nonce", 60_000)
+    assert "a scheduler sends them" in ductor("status", "default")
+    [pool] = as_json("status", "default")
+    assert (pool["outbox_waiting"], pool["outbox_refused"]) == (2, 1)
+
+
+def test_status_says_what_stands_still_without_a_scheduler(store: object) -> None:
+    assert "What stands still: relay of the outbox, sync repair of saved limits" in ductor("status")
+
+
+def test_work_over_a_second_says_how_far_it_is() -> None:
+    said: list[str] = []
+    now = [0.0]
+    progress = Progress(said.append, "of 900 done", clock=lambda: now[0])
+    for moment in (0.2, 0.9, 1.1, 1.9, 2.2):
+        now[0] = moment
+        assert progress.add(100) == 100
+    assert said == ["  300 of 900 done", "  500 of 900 done"]
+
+
+def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 1234")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    assert Console(print, print).user == ""

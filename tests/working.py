@@ -1,0 +1,23 @@
+"""A real worker in the test's own process: it runs what can run now on real slots, and ends."""
+
+from __future__ import annotations
+
+from queueapp.store import connection, shards
+from queueapp.store.ids import new_id
+from queueapp.worker.line import Line
+from queueapp.worker.loop import EXIT_DONE, Worker, WorkerOptions
+from queueapp.worker.parker import Parker
+
+
+def work(*pools: str, slots: int = 1) -> int:
+    """Runs what these pools (default: `default`) can run now; returns how many runs that were."""
+    names = pools or ("default",)
+    worker_id = f"test-{new_id()}"
+    keys = [shards.keys(pool)["wake"] for pool in names]
+    worker = Worker(
+        [Line(pool, shards.store(pool), worker_id, lease_ms=30_000) for pool in names],
+        WorkerOptions(slots=slots, batch=True),
+        lambda post: Parker(connection.blocking, keys, post),
+    )
+    assert worker.run() == EXIT_DONE
+    return worker.ran
