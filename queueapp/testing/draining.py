@@ -1,6 +1,6 @@
 """`drain()`: runs what waits, in the calling thread and on its database connections, and raises what the tasks raised.
 
-It is a worker of one slot without threads: it leases with the worker's own `Line`, runs with `worker.loop.run_one`, and
+It is a worker of one slot without threads: it leases with the worker's own `Line`, runs `worker.attempt.run_one`, and
 reports to the store, so that attempts, retries, dead letters and results become what they would become in earnest. The
 store is whichever is active: that of `throwaway_store()`, or the memory of `recorded()` and `immediate()`.
 """

@@ -1,4 +1,4 @@
-"""Runs a job in the calling thread, on its database connections, along the worker's own path (`worker.loop.run_one`).
+"""Runs a job in the calling thread, on its database connections, as the worker itself does (`worker.attempt.run_one`).
 
 Called by `immediate()` for jobs in memory and by `drain()` for every store. What a body raised comes back to the
 caller, which a worker's slot would only report.
@@ -13,9 +13,9 @@ from queueapp.errors import InvalidOption
 from queueapp.producer.task import find
 from queueapp.store.records import Completed, Failed, Finish
 from queueapp.testing.memory import MemoryShard
+from queueapp.worker.attempt import run_one
 from queueapp.worker.faults import Faults
 from queueapp.worker.line import Line
-from queueapp.worker.loop import run_one
 from queueapp.worker.slots import Held
 
 LEASE_MS = 3_600_000

@@ -1,1 +1,1 @@
-"""The worker: leases jobs, runs their bodies, reports what became of them. Start reading at `loop.run_one`."""
+"""The worker: leases jobs, runs their bodies, reports what became of them. Start reading at `attempt.run_one`."""

@@ -1,7 +1,7 @@
 """Announcements: the result object and the signals of `django.tasks` around one run.
 
 `task_started` and `task_finished` carry a TaskResult that receivers may keep. A receiver that raises is logged by
-Django's own dispatcher and costs nobody the job. Called in slot threads, from `run_one`.
+Django's own dispatcher and costs nobody the job. Called in slot threads, from `attempt.run_one`.
 """
 
 from __future__ import annotations

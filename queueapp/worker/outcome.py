@@ -1,6 +1,6 @@
 """What is reported of a run: the error record, whether and when to try again, the growing delay of an unknown task.
 
-Called in slot threads, from `run_one`. Pure but for the settings.
+Called in slot threads, from `attempt.run_one`. Pure but for the settings.
 """
 
 from __future__ import annotations

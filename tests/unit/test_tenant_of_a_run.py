@@ -19,7 +19,7 @@ from queueapp.producer.backoff import fixed
 from queueapp.producer.tenancy import current_tenant
 from queueapp.store.reads import Reads
 from queueapp.store.records import Completed, Failed
-from queueapp.worker import loop
+from queueapp.worker import attempt
 from queueapp.worker.faults import Faults
 from queueapp.worker.line import Line
 from queueapp.worker.slots import Held, Outcome
@@ -100,7 +100,7 @@ def run(function: str, **values: Any) -> Outcome:
     store = FakeStore()
     job = leased(task=f"{__name__}.{function}", payload=encode_arguments([], {}), **values)
     store.active[job.id] = job.attempts
-    return loop.run_one(Held(job, Line("default", store, "me", lease_ms=30_000)), Faults())
+    return attempt.run_one(Held(job, Line("default", store, "me", lease_ms=30_000)), Faults())
 
 
 def result_of(outcome: Outcome) -> Any:
@@ -154,7 +154,7 @@ def test_a_context_that_cannot_be_entered_is_a_failure_of_the_job_that_names_it(
 
 
 def test_stale_connections_are_closed_before_and_after_and_not_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "close_old_connections", lambda: order.append("close"))
+    monkeypatch.setattr(attempt, "close_old_connections", lambda: order.append("close"))
     with in_context(schema):
         run("look")
     assert order == ["close", "enter", "leave", "close"]

@@ -19,7 +19,7 @@ from queueapp.errors import InvalidOption
 from queueapp.producer.backoff import Retry, fixed
 from queueapp.producer.tenancy import current_tenant
 from queueapp.store.records import Completed, Failed, Returned
-from queueapp.worker import loop
+from queueapp.worker import attempt
 from queueapp.worker.context import JobContext
 from queueapp.worker.faults import Faults
 from queueapp.worker.line import Line
@@ -134,7 +134,7 @@ def held(function: str, *args: Any, options: dict[str, Any] | None = None, **val
 
 
 def run(function: str, *args: Any, faults: Faults | None = None, **values: Any) -> Outcome:
-    return loop.run_one(held(function, *args, **values), faults or Faults())
+    return attempt.run_one(held(function, *args, **values), faults or Faults())
 
 
 def error_of(outcome: Outcome) -> dict[str, str]:
@@ -169,7 +169,7 @@ def test_a_body_that_returns_is_completed() -> None:
 
 
 def test_none_is_no_result() -> None:
-    outcome = loop.run_one(Held(leased(task=f"{__name__}.whose"), held("whose").line), Faults())
+    outcome = attempt.run_one(Held(leased(task=f"{__name__}.whose"), held("whose").line), Faults())
     assert isinstance(outcome, Completed)
 
 
@@ -256,7 +256,7 @@ def test_arguments_that_do_not_fit_are_a_failure() -> None:
 
 def test_a_payload_that_cannot_be_read_is_a_failure() -> None:
     job = leased(task=f"{__name__}.echo", payload=b"\xff{")
-    outcome = loop.run_one(Held(job, held("echo").line), Faults())
+    outcome = attempt.run_one(Held(job, held("echo").line), Faults())
     assert isinstance(outcome, Failed)
 
 
@@ -288,7 +288,7 @@ def test_context() -> None:
 
 def test_context_tells_a_lost_lease_and_saves_nothing_then() -> None:
     job = held("with_context")
-    loop.run_one(job, Faults())
+    attempt.run_one(job, Faults())
     context = contexts[-1]
     assert context.set_progress(1, 10, "on the way")
     assert context.save_metadata({"rows": 3})
@@ -317,7 +317,7 @@ def test_an_unknown_task_goes_back_unrun_each_time_for_longer() -> None:
 
 def test_an_importable_function_that_is_no_task_is_not_run() -> None:
     job = leased(task="os.getcwd")
-    assert isinstance(loop.run_one(Held(job, held("echo").line), Faults()), Returned)
+    assert isinstance(attempt.run_one(Held(job, held("echo").line), Faults()), Returned)
 
 
 def test_signals_of_success(signals: list[tuple[str, Any, bool]]) -> None:
@@ -359,7 +359,7 @@ def test_a_connection_that_cannot_be_closed_costs_no_outcome(monkeypatch: pytest
     def fail() -> None:
         raise OSError("the database is gone")
 
-    monkeypatch.setattr(loop, "close_old_connections", fail)
+    monkeypatch.setattr(attempt, "close_old_connections", fail)
     assert isinstance(run("echo"), Completed)
 
 
