@@ -303,7 +303,12 @@ def _cache_addresses(cache: Mapping[str, Any]) -> set[Address]:
 
 def _address(url: str, number: object = None) -> Address | None:
     """Where a URL leads, spelled one way; None for what is no URL of Redis."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 6379
+    except ValueError:
+        # A special character in the password, most likely: the error would quote it. The store's own fault says more.
+        return None
     query = parse_qs(parts.query)
     if parts.scheme == "unix":
         return parts.path, 0, str(query.get("db", [number or 0])[0])
@@ -312,7 +317,7 @@ def _address(url: str, number: object = None) -> Address | None:
     host = (parts.hostname or "localhost").lower()
     in_path = unquote(parts.path).strip("/")
     database = query.get("db", [in_path or number or 0])[0]
-    return "localhost" if host in {"127.0.0.1", "::1"} else host, parts.port or 6379, str(database)
+    return "localhost" if host in {"127.0.0.1", "::1"} else host, port, str(database)
 
 
 CHECKS: tuple[Callable[..., list[CheckMessage]], ...] = (

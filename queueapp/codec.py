@@ -63,12 +63,19 @@ def encode_arguments(
 
 
 def decode_arguments(payload: bytes) -> Arguments:
-    """`(args, kwargs, options)` of a payload."""
-    parts = json.loads(payload)
-    args, kwargs = parts.get("a", []), parts.get("k", {})
-    if "t" in parts:
-        args, kwargs = tags.read(args), tags.read(kwargs)
-    return args, kwargs, parts.get("o", {})
+    """`(args, kwargs, options)` of a payload. Raises ValueError for what is none, and never quotes it."""
+    try:
+        parts = json.loads(payload)
+        if not isinstance(parts, dict):
+            raise ValueError("The payload is none that Ductor writes: it is no mapping.")
+        args, kwargs, options = parts.get("a", []), parts.get("k", {}), parts.get("o", {})
+        if "t" in parts:
+            args, kwargs = tags.read(args), tags.read(kwargs)
+    except RecursionError:
+        raise ValueError("The payload nests deeper than any that Ductor writes.") from None
+    if not (isinstance(args, list) and isinstance(kwargs, dict) and isinstance(options, dict)):
+        raise ValueError("The payload is none that Ductor writes: it has no list of arguments, or no mapping of them.")
+    return args, kwargs, options
 
 
 def encode_result(
@@ -122,6 +129,11 @@ def fingerprint(task: str, payload: bytes, *, canonical: bool = False) -> str:
 def digest(text: str) -> str:
     """22 characters that stand for a text of any length: 128 bits of BLAKE2."""
     return base64.urlsafe_b64encode(hashlib.blake2b(text.encode(), digest_size=16).digest())[:22].decode()
+
+
+def well_formed(text: str) -> str:
+    """The text as UTF-8 can hold it: a lone surrogate, as in the name of a file that is not UTF-8, is spelled out."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def _dump(value: object) -> bytes:

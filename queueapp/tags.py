@@ -57,7 +57,11 @@ def read(value: Any) -> Any:
     reader = _READERS.get(key)
     if reader is None:
         raise ValueError(f"{key} is no tag of this release of Ductor: a newer one has written it.")
-    return reader(item)
+    try:
+        return reader(item)
+    except Exception as error:
+        # Without the library's words: they quote the value.
+        raise ValueError(f"{key} has a value that cannot be read ({type(error).__name__}).") from None
 
 
 def readable(value: Any) -> Any:

@@ -18,6 +18,7 @@ import pytest
 import redis
 from asgiref.sync import SyncToAsync
 from django.db import connections
+from django.test import TransactionTestCase
 from django.test.utils import override_settings
 
 from ductor_project.settings import DUCTOR
@@ -45,6 +46,21 @@ def pytest_report_header() -> list[str]:
         else:
             store = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     return [f"store: {store}", f"redis-py: {redis.__version__}"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """DUCTOR_TEST_ONLY_SQL=1, for a run on another database: what touches it, and what is marked `compat`."""
+    if os.environ.get("DUCTOR_TEST_ONLY_SQL") == "1":
+        wanted = {item: _touches_sql(item) or item.get_closest_marker("compat") is not None for item in items}
+        config.hook.pytest_deselected(items=[item for item in items if not wanted[item]])
+        items[:] = [item for item in items if wanted[item]]
+
+
+def _touches_sql(item: pytest.Item) -> bool:
+    fixtures = {"db", "transactional_db", "postgresql"} & set(getattr(item, "fixturenames", ()))
+    case = getattr(item, "cls", None)
+    ours = case is not None and issubclass(case, TransactionTestCase)
+    return bool(fixtures) or ours or item.get_closest_marker("django_db") is not None
 
 
 @pytest.fixture(scope="session")

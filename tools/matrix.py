@@ -27,8 +27,6 @@ OLD_REDIS = "redis==5.2.1"
 OWN_CELLS = ("faults", "long", "image", "packaging", "browser")
 """Markers of tests that `make test` leaves to cells of their own."""
 USUAL = " and ".join(f"not {marker}" for marker in OWN_CELLS)
-SQL = ("tests/unit", "tests/conformance", "tests/host", "tests/integration/test_deploys.py")
-"""Where tests stand that touch the database."""
 MOMENTS = (
     "tests/conformance",
     "tests/host",
@@ -151,9 +149,9 @@ def postgres_cell(main: Path) -> Cell | Outcome:
     @contextmanager
     def surroundings() -> Iterator[Mapping[str, str]]:
         with postgres.server(found) as url:
-            yield {"DUCTOR_TEST_DATABASE_URL": url}
+            yield {"DUCTOR_TEST_DATABASE_URL": url, "DUCTOR_TEST_ONLY_SQL": "1"}
 
-    return Cell(name, main, None, "", USUAL, arguments=SQL, surroundings=surroundings)
+    return Cell(name, main, None, "", USUAL, surroundings=surroundings)
 
 
 def image_cell(interpreters: list[Interpreter]) -> Cell | Outcome:

@@ -183,7 +183,10 @@ def _conditions(selection: Selection) -> list[tuple[str, str]]:
 
 def _next(request: HttpRequest) -> str:
     wanted = request.POST.get("next", "")
-    return wanted if url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}) else ""
+    ours = url_has_allowed_host_and_scheme(
+        wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    )
+    return wanted if ours else ""
 
 
 __all__ = ["CANCEL", "DISCARDING", "RETRY", "Verb", "confirm_or_act"]

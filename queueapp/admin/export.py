@@ -20,11 +20,11 @@ from django.utils.translation import gettext as _
 from queueapp.admin.choosing import Selection, read_selection
 from queueapp.admin.pages import choose_pool
 from queueapp.admin.records import record, username
-from queueapp.cli.job import as_mapping
 from queueapp.errors import DuctorError
 from queueapp.inspection.actions import record_export
 from queueapp.inspection.deadletters import every_dead_letter
-from queueapp.inspection.jobs import JobView, find_job
+from queueapp.inspection.facts import as_mapping
+from queueapp.inspection.jobs import JobView, find_jobs
 from queueapp.models import DeadLetters
 from queueapp.states import State
 
@@ -53,7 +53,9 @@ def _letters(selection: Selection) -> Iterator[JobView]:
     if selection.everything:
         yield from every_dead_letter(selection.pool, selection.filter)
     else:
-        yield from (job for job in map(find_job, selection.ids) if job is not None and job.state == State.DEAD)
+        for first in range(0, len(selection.ids), BATCH):
+            found = find_jobs(selection.ids[first : first + BATCH])
+            yield from (job for job in found if job.record.state is State.DEAD)
 
 
 def _lines(letters: Iterator[JobView], by: str, *, contents: bool) -> Iterator[str]:

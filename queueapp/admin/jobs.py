@@ -16,6 +16,7 @@ from queueapp.admin.choosing import PAGE_SIZES, address, page_size, word
 from queueapp.admin.pages import ACT, CONTENTS, DISCARD, LOOK, OPERATE, Pages, allowed, ask, choose_pool, draw
 from queueapp.admin.records import record, username
 from queueapp.admin.showing import attempts, facts, job_row, job_url, moment, pretty
+from queueapp.inspection.actions import record_note
 from queueapp.inspection.jobs import JobView, find_job, list_jobs
 from queueapp.models import DeadLetterInspection, Jobs
 from queueapp.states import State
@@ -72,7 +73,7 @@ class JobsAdmin(Pages):
 
     def job_page(self, request: HttpRequest, job_id: str) -> HttpResponse:
         """What is known of a job: facts and attempts; contents for those who may see them; what people did to it."""
-        public_id = unquote(job_id)
+        public_id = unquote(job_id).replace("\0", "")
         answer = ask(lambda: find_job(public_id))
         job, contents = answer.value, allowed(request, CONTENTS)
         context: dict[str, Any] = {
@@ -112,7 +113,7 @@ class JobsAdmin(Pages):
 
     def note(self, request: HttpRequest, job_id: str) -> HttpResponse:
         """A remark about a dead letter, for whoever looks at it next."""
-        public_id = unquote(job_id)
+        public_id = unquote(job_id).replace("\0", "")
         answer, text = ask(lambda: find_job(public_id)), request.POST.get("note", "").strip()[: acting.NOTE_MOST]
         job = answer.value
         if answer.fault:
@@ -120,18 +121,7 @@ class JobsAdmin(Pages):
         elif job is None or job.state != State.DEAD:
             messages.error(request, _("This is no dead letter any more, so that nothing was noted."))
         elif text:
-            error = job.last_error
-            DeadLetterInspection.objects.create(
-                job_id=job.id,
-                pool=job.pool,
-                tenant=job.record.tenant,
-                task=job.record.task,
-                reason=job.record.reason,
-                error=str(error.detail.get("class", ""))[:255] if error is not None else "",
-                action=DeadLetterInspection.Action.NOTED,
-                note=text,
-                by=username(request),
-            )
+            record_note(job, text, by=username(request))
             record(request, Jobs, job.id, f"note: {text}", object_id=job.id)
             messages.success(request, _("Noted."))
         return HttpResponseRedirect(job_url(request, public_id))

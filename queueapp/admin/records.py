@@ -13,10 +13,11 @@ def record(request: HttpRequest, model: type[Model], about: str, what: str, *, o
     LogEntry.objects.create(
         user_id=str(request.user.pk),
         content_type=ContentType.objects.get_for_model(model, for_concrete_model=False),
-        object_id=object_id,
-        object_repr=about[:200],
+        # PostgreSQL keeps no NUL: with one in a posted id or note, the action would stand without its record.
+        object_id=object_id and object_id.replace("\0", ""),
+        object_repr=about.replace("\0", "")[:200],
         action_flag=CHANGE,
-        change_message=what,
+        change_message=what.replace("\0", ""),
     )
 
 

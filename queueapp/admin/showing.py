@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings as django_settings
@@ -18,8 +18,8 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext
 
+from queueapp import moments
 from queueapp.inspection.jobs import JobView
-from queueapp.producer.results import moment as from_ms
 
 MESSAGE_SHOWN = 200
 SHORT = 10
@@ -122,7 +122,7 @@ def attempts(job: JobView, *, contents: bool) -> list[AttemptRow]:
         AttemptRow(
             number=error.attempt,
             worker=error.worker,
-            at=moment(from_ms(error.at_ms)),
+            at=moment_ms(error.at_ms),
             what=str(error.detail.get("class") or _kind(error.kind)),
             message=str(error.detail.get("message") or "") if contents else "",
             traceback=str(error.detail.get("traceback") or "") if contents else "",
@@ -150,7 +150,7 @@ def facts(job: JobView) -> Sequence[tuple[str, object]]:
         (gettext("Worker"), record.worker),
         (gettext("Submitted"), moment(job.submitted_at)),
         (gettext("Due"), moment(job.due_at)),
-        (gettext("First leased"), moment(from_ms(record.first_leased_ms))),
+        (gettext("First leased"), moment(job.first_leased_at)),
         (gettext("Last leased"), moment(job.leased_at)),
         (gettext("Ended"), moment(job.ended_at)),
         (gettext("Waited"), span(job.wait)),
@@ -174,7 +174,7 @@ def moment(value: datetime | None) -> str:
 
 def moment_ms(value_ms: int) -> str:
     """The same for milliseconds since the epoch; 0 is no moment."""
-    return moment(datetime.fromtimestamp(value_ms / 1000, UTC)) if value_ms else ""
+    return moment(moments.moment(value_ms))
 
 
 def span(duration: timedelta | None) -> str:

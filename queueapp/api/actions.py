@@ -12,7 +12,7 @@ comes twice is answered the second time with `changed: false`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +28,7 @@ from queueapp.api.requests import BULK_MAX, Ids
 from queueapp.api.schema import operation
 from queueapp.api.view import DuctorView
 from queueapp.inspection import actions
-from queueapp.inspection.jobs import JobView as Seen
-from queueapp.inspection.jobs import views
-from queueapp.store import shards
-from queueapp.store.keys import split_public_id
+from queueapp.inspection.jobs import find_jobs
 
 DISCARD = "queueapp.discard_job"
 
@@ -175,7 +172,7 @@ class RetryLettersView(DuctorView):
         asked = Ids(data=request.data)
         asked.is_valid(raise_exception=True)
         ids = list(dict.fromkeys(asked.validated_data["ids"]))
-        mine = [job.id for job in _found(ids) if self.may_see(job)]
+        mine = [job.id for job in find_jobs(ids) if self.may_see(job)]
         counts = actions.retry(mine, by=user_name(request)).counts if mine else {}
         answer = {word: counts.get(word, 0) for word in ("retried", "already", "gone", "unreached")}
         return Response({**answer, "gone": answer["gone"] + len(ids) - len(mine)})
@@ -185,14 +182,3 @@ def user_name(request: Request) -> str:
     """Who acts, for the record of what was done to dead letters."""
     user = signed_in(request)
     return user.get_username() if user is not None else ""
-
-
-def _found(ids: Sequence[str]) -> list[Seen]:
-    """The jobs of these ids that are there: one round trip to find the pools, and one for each pool."""
-    names = {code: name for name, code in shards.pools().items()}
-    by_pool: dict[str, list[str]] = {}
-    for public_id in ids:
-        parts = split_public_id(public_id)
-        if parts is not None and parts[0] in names and parts[1] == shards.SHARD:
-            by_pool.setdefault(names[parts[0]], []).append(parts[2])
-    return [job for pool, inner in by_pool.items() for job in views(pool, shards.reads(pool), inner)]

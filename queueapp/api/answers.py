@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from queueapp.inspection.jobs import JobView
-from queueapp.producer.results import moment
+from queueapp.moments import moment
 
 Address = Callable[[str], str]
 """From a job's id to the address of the job."""
@@ -39,7 +39,7 @@ def brief(job: JobView, address: Address) -> dict[str, Any]:
         "error": _class_of(last.detail) if last is not None else None,
         "submitted": said(job.submitted_at),
         "due": said(job.due_at),
-        "started": said(moment(record.first_leased_ms)),
+        "started": said(job.first_leased_at),
         "ended": said(job.ended_at),
     }
 

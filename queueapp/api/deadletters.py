@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from queueapp.api import answers, faults, shapes
+from queueapp.api import answers, cursors, faults, shapes
 from queueapp.api.jobs import JOB_ID, is_known
 from queueapp.api.requests import DeadLettersQuery
 from queueapp.api.schema import operation
@@ -45,7 +45,7 @@ class DeadLettersView(DuctorView):
         if not is_told(wanted.task):
             return Response({"next": None, "results": []})
         page = dead_letters(pool, wanted, offset=offset, count=query["page_size"])
-        cursor = None if page.next_offset is None else f"{page.as_of_ms}.{page.next_offset}"
+        cursor = None if page.next_offset is None else cursors.sealed(f"{page.as_of_ms}.{page.next_offset}")
         results = [answers.brief(job, self.job_url) for job in page.letters if self.may_see(job)]
         return Response({"next": self.next_url(cursor), "results": results})
 
@@ -71,7 +71,7 @@ def _position(cursor: str | None) -> tuple[int, int]:
     """As of which moment, and how many letters stand on the pages before."""
     if cursor is None:
         return 0, 0
-    match = CURSOR_FORM.fullmatch(cursor)
+    match = CURSOR_FORM.fullmatch(cursors.opened(cursor))
     if match is None:
         raise faults.wrong_cursor()
     return int(match[1]), int(match[2])

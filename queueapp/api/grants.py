@@ -12,6 +12,7 @@ from django.utils.module_loading import import_string
 from django.utils.translation import gettext_lazy as _
 
 from queueapp.conf import settings
+from queueapp.names import TENANT_FORM
 
 if TYPE_CHECKING:
     from django.contrib.auth.base_user import AbstractBaseUser
@@ -50,12 +51,13 @@ def tenants_of(request: HttpRequest) -> Tenants:
     answer: object = _callable(source)(request)
     if answer is ALL:
         return ALL
-    # A bare text is a collection of its letters, and `in` would find parts of it: refused, not guessed.
-    if isinstance(answer, Collection) and not isinstance(answer, (str, bytes)) and all(_is_text(t) for t in answer):
+    # A bare text is a collection of its letters, and `in` would find parts of it: refused, not guessed. So is what is
+    # no tenant's id: an empty one ("no tenant", to a careless host) would be no condition in a filter.
+    if isinstance(answer, Collection) and not isinstance(answer, (str, bytes)) and all(_is_tenant(t) for t in answer):
         return frozenset(answer)
     raise ImproperlyConfigured(
         f'DUCTOR["API_TENANTS"] returned {answer!r} for a request. '
-        "Return a set of tenant ids (text), or queueapp.api.ALL."
+        "Return a set of tenant ids (text of up to 64 of A-Z, a-z, 0-9 and . _ : @ -), or queueapp.api.ALL."
     )
 
 
@@ -72,5 +74,5 @@ def _callable(source: str | Callable[..., Any]) -> Callable[..., Any]:
     return found
 
 
-def _is_text(tenant: object) -> bool:
-    return isinstance(tenant, str)
+def _is_tenant(tenant: object) -> bool:
+    return isinstance(tenant, str) and TENANT_FORM.fullmatch(tenant) is not None

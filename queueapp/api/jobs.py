@@ -10,7 +10,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from queueapp.api import answers, faults, shapes
+from queueapp.api import answers, cursors, faults, shapes
 from queueapp.api.faults import Refused
 from queueapp.api.requests import JobRequest, JobsQuery, idempotency_key
 from queueapp.api.schema import operation
@@ -101,13 +101,14 @@ class JobsView(Starting):
                 query["state"],
                 tenant=tenant or "",
                 task=query.get("task", ""),
-                cursor=query.get("cursor", ""),
+                cursor=cursors.opened(query["cursor"]) if "cursor" in query else "",
                 count=query["page_size"],
             )
         except InvalidOption:
             raise faults.wrong_cursor() from None
         results = [answers.brief(job, self.job_url) for job in page.jobs if self.may_see(job)]
-        return Response({"next": self.next_url(page.next_cursor), "results": results})
+        cursor = None if page.next_cursor is None else cursors.sealed(page.next_cursor)
+        return Response({"next": self.next_url(cursor), "results": results})
 
 
 class JobView(DuctorView):

@@ -33,8 +33,6 @@ from queueapp.producer.task import DuctorTask
 logger = logging.getLogger(__name__)
 
 CONTENTS = "queueapp.view_payload"
-PARTS = frozenset({"job_id", "pool_name", "tenant_key"})
-"""The parts of our own paths; all others belong to the prefix under which the host has us."""
 
 
 class AlwaysJSON(BaseContentNegotiation):
@@ -129,8 +127,7 @@ class DuctorView(Described, APIView):  # type: ignore[misc]  # `schema` is DRF's
         """The address of one of our views, under the prefix, namespace and arguments of the path that was asked."""
         here = self.request.resolver_match
         assert here is not None
-        kept = {part: value for part, value in here.kwargs.items() if part not in PARTS}
-        path = reverse(":".join([*here.namespaces, name]), kwargs={**kept, **parts})
+        path = reverse(":".join([*here.namespaces, name]), kwargs={**here.kwargs, **parts})
         return self.request.build_absolute_uri(path)
 
     def job_url(self, job_id: str) -> str:

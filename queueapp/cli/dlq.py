@@ -22,6 +22,7 @@ from queueapp.inspection.deadletters import (
     dead_letters,
     every_dead_letter,
 )
+from queueapp.inspection.facts import as_mapping
 from queueapp.inspection.pools import all_pools, require
 from queueapp.store import shards
 
@@ -92,7 +93,7 @@ def _listing(options: Mapping[str, Any]) -> str:
                     "exact": page.exact,
                     "next_offset": page.next_offset,
                     "as_of_ms": page.as_of_ms,
-                    "letters": [job.as_mapping(each, payload=False) for each in page.letters],
+                    "letters": [as_mapping(each, payload=False) for each in page.letters],
                 }
                 for page in pages
             ]
@@ -163,7 +164,7 @@ def _export(options: Mapping[str, Any], console: Console) -> str:
     for pool in _pools(options["pool"]):
         batch = []
         for letter in every_dead_letter(pool, chosen):
-            console.say(as_json_line(job.as_mapping(letter, payload=options["payload"])))
+            console.say(as_json_line(as_mapping(letter, payload=options["payload"])))
             batch.append(letter)
             if len(batch) == EXPORTED_TOGETHER:
                 actions.record_export(batch, by=console.user)

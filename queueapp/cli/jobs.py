@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from queueapp.cli import job
 from queueapp.cli.command import whole
 from queueapp.cli.console import Console, json_option
 from queueapp.cli.table import as_json, table
+from queueapp.inspection.facts import as_mapping
 from queueapp.inspection.jobs import MAX_COUNT, STATES, JobPage, JobView, list_jobs
 from queueapp.inspection.pools import all_pools, require
 
@@ -45,7 +45,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 
 def add_parser(verbs: Any) -> None:
     parser = verbs.add_parser("jobs", help="the jobs of a pool in one state")
-    parser.add_argument("pool", metavar="POOL", help="whose jobs")
+    parser.add_argument("pool", nargs="?", default="default", metavar="POOL", help="whose jobs (default: default)")
     parser.add_argument("--state", choices=STATES, default="active", help="in which state (default: active)")
     parser.add_argument("--tenant", default="", help="only of this tenant")
     parser.add_argument("--task", default="", help="only of this task (its dotted name)")
@@ -75,7 +75,7 @@ def run(options: Mapping[str, Any], console: Console) -> str:
                 "total": page.total,
                 "exact": page.exact,
                 "next_cursor": page.next_cursor,
-                "jobs": [job.as_mapping(each, payload=False) for each in page.jobs],
+                "jobs": [as_mapping(each, payload=False) for each in page.jobs],
             }
         )
     return _text(page)

@@ -1,4 +1,8 @@
-"""Log lines of worker and scheduler: one per event, text or JSON, on stderr when the host has configured none."""
+"""Log lines of worker and scheduler: one per event, text or JSON, on stderr when the host has configured none.
+
+A traceback follows once a minute for each place that raises: a thousand jobs that fail alike are a thousand lines, not
+a thousand tracebacks. Each job's own is kept with the job.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from datetime import UTC, datetime
 
 from queueapp.cli.table import printable
 from queueapp.compat import TASKS_LOGGER
+from queueapp.repeats import Repeats
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -18,7 +23,25 @@ def fields(record: logging.LogRecord) -> dict[str, object]:
     return {name: value for name, value in vars(record).items() if name not in _PLAIN}
 
 
-class TextLine(logging.Formatter):
+class Line(logging.Formatter):
+    """What both forms share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._repeats = Repeats()
+
+    def traceback(self, record: logging.LogRecord) -> str:
+        """The record's traceback; "" when it has none, or one like it was told within the minute."""
+        if not record.exc_info or record.exc_info[0] is None:
+            return ""
+        kind, _, trace = record.exc_info
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = (trace.tb_frame.f_code.co_filename, trace.tb_lineno) if trace is not None else None
+        return self.formatException(record.exc_info) if self._repeats.due((record.name, kind, place)) else ""
+
+
+class TextLine(Line):
     """`12:30:01 INFO worker: Leading pool=default epoch=17`."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -26,10 +49,11 @@ class TextLine(logging.Formatter):
         name = record.name.removeprefix("queueapp.").partition(".")[0]
         extra = "".join(f" {name}={printable(value)}" for name, value in fields(record).items())
         line = f"{at} {record.levelname} {name}: {printable(record.getMessage())}{extra}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        traceback = self.traceback(record)
+        return f"{line}\n{traceback}" if traceback else line
 
 
-class JsonLine(logging.Formatter):
+class JsonLine(Line):
     """One JSON object a line: `time level logger message`, the fields, and `traceback` where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -40,8 +64,8 @@ class JsonLine(logging.Formatter):
             "message": record.getMessage(),
             **fields(record),
         }
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
+        if traceback := self.traceback(record):
+            line["traceback"] = traceback
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
@@ -58,6 +82,10 @@ def set_up(form: str | None, verbosity: int) -> None:
         ours.propagate = False
         if ours.level == logging.NOTSET:
             ours.setLevel(logging.DEBUG if verbosity > 2 else logging.INFO if verbosity > 0 else logging.WARNING)
+    if form is not None:
+        # Its errors are events of this process, too: Django's own handler would write them in a form of its own.
+        tasks.addHandler(handler)
+        tasks.propagate = False
     if tasks.level == logging.NOTSET and verbosity < 2:
         tasks.setLevel(logging.ERROR)
     elif not tasks.hasHandlers():

@@ -51,6 +51,8 @@ class StackCommand:
     scheduler: bool = True
     migrate: bool = False
     metrics_addr: tuple[str, int] | None = None
+    verbosity: int = 1
+    """Of the workers; from 2 on they log every job."""
 
 
 class Stack:
@@ -107,11 +109,12 @@ class Stack:
         ]
         for child in [*self._schedulers, *self._web, *self._workers]:
             child.start()
-        self._say("stack", "Ctrl-C stops everything: workers first, the store last.")
+        self._say("stack", "Changed code needs a restart. Ctrl-C stops everything: workers first, the store last.")
 
     def _worker_arguments(self, number: int) -> list[str]:
         command = self._command
         arguments = ["ductor_worker", "--no-reload", "--leash", "--worker-id", f"stack-{os.getpid()}-{number}"]
+        arguments += ["--verbosity", str(command.verbosity)]
         if command.slots is not None:
             arguments += ["--slots", str(command.slots)]
         if command.pools:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from django.db import Error as DatabaseError
 from django.db import transaction
 
+from queueapp.codec import well_formed
 from queueapp.conf import settings
 from queueapp.errors import StoreError
-from queueapp.inspection.jobs import JobView, view
+from queueapp.inspection.jobs import JobView, by_pool, view
 from queueapp.models import DeadLetterInspection
 from queueapp.store import shards
-from queueapp.store.keys import split_public_id
 
 logger = logging.getLogger(__name__)
 
@@ -92,14 +92,19 @@ def record_export(letters: Iterable[JobView], *, by: str = "", note: str = "") -
     _write([_row(letter, Action.EXPORTED, by=by, note=note) for letter in letters])
 
 
+def record_note(letter: JobView, note: str, *, by: str = "") -> None:
+    """Writes down a remark about a dead letter. Raises DatabaseError: unlike the others this does nothing else."""
+    _row(letter, Action.NOTED, by=by, note=note).save()
+
+
 def _each(ids: Sequence[str], act: Act) -> Done:
     """Does `act` to the ids, pool by pool, in batches. Raises StoreError when nothing at all could be done."""
     counts = dict.fromkeys(WORDS, 0)
     fault = ""
-    by_pool = _by_pool(ids)
-    counts["gone"] = len(ids) - sum(map(len, by_pool.values()))
+    pools = by_pool(ids)
+    counts["gone"] = len(ids) - sum(map(len, pools.values()))
     batches = [
-        (pool, inner[first : first + BATCH]) for pool, inner in by_pool.items() for first in range(0, len(inner), BATCH)
+        (pool, inner[first : first + BATCH]) for pool, inner in pools.items() for first in range(0, len(inner), BATCH)
     ]
     for position, (pool, batch) in enumerate(batches):
         try:
@@ -113,25 +118,6 @@ def _each(ids: Sequence[str], act: Act) -> Done:
         for word in words:
             counts[word] += 1
     return Done(counts={word: count for word, count in counts.items() if count}, fault=fault)
-
-
-def _by_pool(ids: Sequence[str]) -> dict[str, list[str]]:
-    """Inner ids by pool. Each code is looked up once: the store may have to be asked about it."""
-    pools: dict[str, str | None] = {}
-    found: dict[str, list[str]] = {}
-    for public_id in ids:
-        parts = split_public_id(public_id)
-        if parts is None:
-            continue
-        code, shard, job_id = parts
-        name = f"{code}.{shard}"
-        if name not in pools:
-            place = shards.locate(public_id)
-            pools[name] = place[0] if place is not None else None
-        pool = pools[name]
-        if pool is not None:
-            found.setdefault(pool, []).append(job_id)
-    return found
 
 
 def _recorded(act: Act, action: Action, by: str, note: str) -> Act:
@@ -159,12 +145,17 @@ def _row(letter: JobView, action: Action, *, by: str, note: str, outcome: str = 
         tenant=letter.record.tenant,
         task=letter.record.task[:512],
         reason=letter.record.reason[:64],
-        error=str(error.detail.get("class", ""))[:255] if error is not None else "",
+        error=_kept(str(error.detail.get("class", "")))[:255] if error is not None else "",
         action=action,
         outcome=outcome,
-        note=note,
-        by=by[:200],
+        note=_kept(note),
+        by=_kept(by)[:200],
     )
+
+
+def _kept(text: str) -> str:
+    """The text as every database takes it: with a NUL in its note, what was done would not be written down."""
+    return well_formed(text).replace("\0", "")
 
 
 def _write(rows: Sequence[DeadLetterInspection]) -> None:

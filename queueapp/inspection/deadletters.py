@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from queueapp.inspection.jobs import JobView, view, views
-from queueapp.producer.results import moment
+from queueapp.moments import moment
 from queueapp.states import State
 from queueapp.store import shards
 from queueapp.store.reads import Reads

@@ -8,18 +8,18 @@ seen twice, none is missed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from time import time
 from typing import Any
 
 from queueapp.errors import InvalidOption
 from queueapp.inspection.masking import shown_arguments, shown_result, shown_saved
 from queueapp.models import TenantLimits
-from queueapp.producer.results import moment
+from queueapp.moments import moment, now_ms
 from queueapp.states import Outcome, State
 from queueapp.store import shards
+from queueapp.store.keys import split_public_id
 from queueapp.store.reads import Reads
 from queueapp.store.records import Cursor, ErrorRecord, JobRecord
 
@@ -53,6 +53,10 @@ class JobView:
         return moment(self.record.submitted_ms)
 
     @property
+    def first_leased_at(self) -> datetime | None:
+        return moment(self.record.first_leased_ms)
+
+    @property
     def leased_at(self) -> datetime | None:
         return moment(self.record.leased_ms)
 
@@ -74,7 +78,7 @@ class JobView:
         """How long it waited for its newest lease, or has been waiting; None before its time and where nobody knows."""
         record = self.record
         if record.state is State.PENDING:
-            return _span(record.ready_ms, int(time() * 1000))
+            return _span(record.ready_ms, now_ms())
         if record.state is State.SCHEDULED or not record.leased_ms:
             return None
         return _span(record.ready_ms, record.leased_ms)
@@ -84,7 +88,7 @@ class JobView:
         """How long its newest attempt ran, or has been running; None when it did not run to an end of its own."""
         record = self.record
         if record.state is State.ACTIVE:
-            return _span(record.leased_ms, int(time() * 1000))
+            return _span(record.leased_ms, now_ms())
         error = self.last_error
         raised = error is not None and error.kind == "error" and error.at_ms == record.ended_ms
         if record.outcome is Outcome.COMPLETED or (record.state is State.DEAD and raised):
@@ -128,6 +132,22 @@ def find_job(public_id: str) -> JobView | None:
     pool, job_id = place
     record = shards.reads(pool).job(job_id)
     return view(pool, record) if record is not None else None
+
+
+def find_jobs(ids: Iterable[str]) -> list[JobView]:
+    """The jobs of these public ids that are there, pool by pool: one round trip each, and at most one more."""
+    return [job for pool, inner in by_pool(ids).items() for job in views(pool, shards.reads(pool), inner)]
+
+
+def by_pool(ids: Iterable[str]) -> dict[str, list[str]]:
+    """Inner ids of public ids, by pool. What is no job id, or of no known pool, is left out."""
+    places = [parts for parts in map(split_public_id, ids) if parts is not None and parts[1] == shards.SHARD]
+    names = shards.pools_of({code for code, _, _ in places})
+    found: dict[str, list[str]] = {}
+    for code, _, job_id in places:
+        if code in names:
+            found.setdefault(names[code], []).append(job_id)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,24 +3,36 @@
 Every skin shows contents through these functions. They give JSON's own types: what `typed` kept is shown as text
 (`tags.readable`). What is sensitive is asked of the task and of the job itself, which says so, too: its task may have
 left the code, or may not be installed in the process that shows it.
+
+What this release cannot read (a newer one wrote it, or somebody else wrote into the store) shows as `UNREADABLE`: one
+such job costs a page nothing but its own contents. What shows can always be written as JSON and as UTF-8.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar
 
 from queueapp import tags
-from queueapp.codec import CLOSED, decode_arguments, decode_result
+from queueapp.codec import CLOSED, decode_arguments, decode_result, well_formed
 from queueapp.conf import settings
 from queueapp.errors import UnknownTask
-from queueapp.producer.results import METADATA, PROGRESS, metadata_of
+from queueapp.producer.saved import METADATA, PROGRESS, metadata_of
 from queueapp.producer.task import DuctorTask, find
 from queueapp.store.records import JobRecord
 
+logger = logging.getLogger(__name__)
+
 HIDDEN = "********"
+UNREADABLE = "(this release cannot read it)"
+DEPTH_SHOWN = 250
+"""Lists and mappings nest 100 deep at most when Ductor writes them, and tags lie in between."""
+
+T = TypeVar("T")
 
 
 def masked(value: Any) -> Any:
@@ -40,20 +52,30 @@ def masked_arguments(
     hidden = _Hidden(task, sensitive)
     places = _parameters(task) if task is not None else iter(())
     shown = [HIDDEN if (place := next(places, None)) is None else hidden.argument(place, value) for value in args]
-    return shown, {key: hidden.argument(key, value) for key, value in kwargs.items()}
+    return shown, {well_formed(key): hidden.argument(key, value) for key, value in kwargs.items()}
 
 
 def shown_arguments(record: JobRecord) -> tuple[list[Any], dict[str, Any]] | None:
     """`(args, kwargs)` of a job, masked; None once it has ended."""
-    if record.payload is None:
+    payload = record.payload
+    if payload is None:
         return None
-    args, kwargs, options = decode_arguments(record.payload)
-    return masked_arguments(record.task, args, kwargs, options.get("sensitive", ()))
+
+    def read() -> tuple[list[Any], dict[str, Any]]:
+        args, kwargs, options = decode_arguments(payload)
+        return masked_arguments(record.task, args, kwargs, options.get("sensitive", ()))
+
+    unreadable: tuple[list[Any], dict[str, Any]] = ([UNREADABLE], {})
+    return _read(record, read, unreadable)
 
 
 def shown_result(record: JobRecord) -> Any:
     """What the task returned, masked; hidden whole when the task is sensitive=True."""
-    return masked(decode_result(record.result)) if record.result is None or not is_closed(record) else HIDDEN
+
+    def read() -> Any:
+        return masked(decode_result(record.result)) if record.result is None or not is_closed(record) else HIDDEN
+
+    return _read(record, read, UNREADABLE)
 
 
 def shown_saved(record: JobRecord) -> dict[str, Any]:
@@ -61,11 +83,15 @@ def shown_saved(record: JobRecord) -> dict[str, Any]:
 
     When the task is sensitive=True, the numbers of the progress show, and nothing else.
     """
-    progress, metadata = decode_result(record.data.get(PROGRESS)), metadata_of(record)
-    if is_closed(record):
-        progress = progress and {**progress, "message": HIDDEN if progress.get("message") else ""}
-        metadata = metadata and HIDDEN  # type: ignore[assignment]
-    return {name: masked(value) for name, value in ((PROGRESS, progress), (METADATA, metadata)) if value}
+
+    def read() -> dict[str, Any]:
+        progress, metadata = decode_result(record.data.get(PROGRESS)), metadata_of(record)
+        if is_closed(record):
+            progress = progress and {**progress, "message": HIDDEN if progress.get("message") else ""}
+            metadata = metadata and HIDDEN  # type: ignore[assignment]
+        return {name: masked(value) for name, value in ((PROGRESS, progress), (METADATA, metadata)) if value}
+
+    return _read(record, read, {})
 
 
 def is_closed(record: JobRecord) -> bool:
@@ -88,12 +114,29 @@ def _plain(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
-def _without_secrets(value: Any) -> Any:
+def _read(record: JobRecord, read: Callable[[], T], instead: T) -> T:
+    try:
+        return read()
+    except Exception as error:
+        # The class alone: what could not be read may be quoted in the message.
+        facts = {"job_id": record.id, "task": record.task, "error": type(error).__name__}
+        logger.warning("Contents of a job cannot be read by this release", extra=facts)
+        return instead
+
+
+def _without_secrets(value: Any, depth: int = 0) -> Any:
+    if depth > DEPTH_SHOWN:
+        raise ValueError(f"nested deeper than {DEPTH_SHOWN} levels")
     if isinstance(value, dict):
-        return {name: HIDDEN if is_secret(name) else _without_secrets(item) for name, item in value.items()}
+        return {
+            well_formed(name): HIDDEN if is_secret(name) else _without_secrets(item, depth + 1)
+            for name, item in value.items()
+        }
     if isinstance(value, list):
-        return [_without_secrets(item) for item in value]
-    return value
+        return [_without_secrets(item, depth + 1) for item in value]
+    if isinstance(value, str):
+        return well_formed(value)
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class _Hidden:

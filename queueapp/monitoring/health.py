@@ -6,12 +6,15 @@ itself known; a process that is not need not be started anew, it waits by itself
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Protocol
 
 from django.db import Error as DatabaseError
-from django.db import connections
+from django.db import OperationalError, connections
 
 from queueapp.conf import settings
 from queueapp.errors import DuctorError
@@ -19,6 +22,9 @@ from queueapp.store.safety import check_scripts
 
 DEFAULT_POOL = "default"
 """Always there; all pools are in one store."""
+DATABASE_S = 2.0
+"""How long a probe waits for the database."""
+_asking = threading.Lock()
 STUCK_S = 60.0
 """A loop may wait this long inside one turn: for a store that does not answer, twice, with a new connection."""
 
@@ -60,7 +66,7 @@ class Vitals:
 
 def outside() -> str:
     """What is wrong with store or database, without their addresses; "" when both answer."""
-    return _store() or _database()
+    return _store() or ("the database does not answer" if database_fault() else "")
 
 
 def _store() -> str:
@@ -72,11 +78,36 @@ def _store() -> str:
     return ""
 
 
-def _database() -> str:
+def database_fault() -> DatabaseError | None:
+    """Why the database cannot be asked; None when it answers, within `DATABASE_S`.
+
+    Asked in a thread of its own, one at a time: drivers wait for ever for a server that has frozen, and every probe
+    would leave one more that waits.
+    """
+    silent = OperationalError(f"The database does not answer within {DATABASE_S:g} s.")
+    if not _asking.acquire(timeout=DATABASE_S):
+        return silent
+    answers: SimpleQueue[Exception | None] = SimpleQueue()
+
+    def ask() -> None:
+        fault: Exception | None = None
+        try:
+            with connections[settings.database].cursor() as cursor:
+                cursor.execute("SELECT 1")
+                cursor.fetchone()
+        except Exception as error:
+            fault = error
+        finally:
+            with suppress(Exception):
+                connections.close_all()
+            _asking.release()
+            answers.put(fault)
+
+    threading.Thread(target=ask, name="ductor-database", daemon=True).start()
     try:
-        with connections[settings.database].cursor() as cursor:
-            cursor.execute("SELECT 1")
-            cursor.fetchone()
-    except DatabaseError:
-        return "the database does not answer"
-    return ""
+        fault = answers.get(timeout=DATABASE_S)
+    except Empty:
+        return silent
+    if fault is not None and not isinstance(fault, DatabaseError):
+        raise fault
+    return fault

@@ -13,8 +13,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
-from socket import AF_INET, AF_INET6
+from socket import AF_INET, AF_INET6, SHUT_RDWR, socket
 from socketserver import TCPServer, ThreadingMixIn
+from time import monotonic
+from typing import Any
 
 from django.db import connections
 from prometheus_client.registry import Collector
@@ -29,7 +31,9 @@ TEXT = "text/plain; charset=utf-8"
 POLL_S = 0.1
 """How soon it notices that it is to end."""
 PATIENCE_S = 10.0
-"""A client that sends or reads nothing for so long is given up."""
+"""A client that has not sent its request and read the answer by then is cut off, however busily it does so."""
+CLIENTS_MOST = 50
+"""Answered at once. Others are closed unheard: clients must not take the memory and descriptors of the jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +105,31 @@ class _Server(ThreadingMixIn, TCPServer):
     def __init__(self, host: str, port: int, answers: Answers) -> None:
         self.address_family = AF_INET6 if ":" in host else AF_INET
         self.answers = answers
+        self._clients: dict[socket, float] = {}
+        """Connections that are being answered → when they began."""
         super().__init__((host, port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if len(self._clients) >= CLIENTS_MOST:
+            self.shutdown_request(request)
+            return
+        self._clients[request] = monotonic()
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._clients.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Between requests, every `POLL_S` at least: the sockets' own timeouts begin anew with every byte."""
+        late = monotonic() - PATIENCE_S
+        for client, since in list(self._clients.items()):
+            if since < late:
+                with suppress(OSError):
+                    client.shutdown(SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        logger.debug("A client of metrics or probes went away", exc_info=True)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -139,6 +167,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(text)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        # The library's own answer repeats what was asked.
+        self._send(code, b"refused\n", TEXT)
 
     def log_message(self, format: str, *args: object) -> None:
         logger.debug(format, *args)

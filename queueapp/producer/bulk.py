@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from queueapp.conf import our_aliases
 from queueapp.errors import DuctorError, InvalidOption
 from queueapp.producer import client, rows
-from queueapp.producer.client import Prepared
+from queueapp.producer.preparation import Prepared, prepare
 from queueapp.producer.results import DEFERRED, DuctorResult
 from queueapp.producer.sending import Answer, asend_each, send_each
 from queueapp.producer.task import BoundTask
@@ -110,7 +110,7 @@ def _is_foreign(bound: BoundTask) -> bool:
 
 def _prepare(bound: BoundTask) -> Prepared:
     bound.task.get_backend().validate_task(bound.task)
-    return client.prepare(bound.task, bound.args, bound.kwargs)
+    return prepare(bound.task, bound.args, bound.kwargs)
 
 
 def _defer(places: list[Place]) -> None:

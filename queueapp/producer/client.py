@@ -1,76 +1,33 @@
-"""Sending jobs: from a task with arguments to the store's answer. Called by the backend, REST and the CLI.
+"""Sending jobs: from a task with arguments to the store's answer. Called by the backend, and by `bulk` in parts.
 
-Everything that can be refused without the store is refused in `prepare`, before anything is written anywhere. Then the
-job goes to its pool's store: at once, or after commit (`transactions`). The asynchronous half uses the store's
-asynchronous client and never a thread; it differs from the synchronous one in `await` alone.
+What can be refused without the store is refused by `preparation.prepare`. Then the job goes to its pool's store: at
+once, or after commit (`transactions`). The asynchronous half uses the store's asynchronous client and never a thread;
+it differs from the synchronous one in `await` alone.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Protocol
 
 from queueapp import metrics
-from queueapp.codec import decode_arguments, digest, encode_arguments, fingerprint
 from queueapp.compat import Task, task_enqueued
-from queueapp.conf import default_alias, settings
-from queueapp.errors import DuctorError, IdempotencyConflict, PayloadTooLarge, StoreError
+from queueapp.errors import DuctorError, IdempotencyConflict, StoreError
+from queueapp.moments import moment
 from queueapp.producer import outbox, rows, transactions
-from queueapp.producer.backoff import to_options
-from queueapp.producer.discovery import registry
-from queueapp.producer.results import DEFERRED, DuctorResult, moment, result_from_record, sent_result
+from queueapp.producer.preparation import Prepared, prepare
+from queueapp.producer.results import DuctorResult, result_from_record
 from queueapp.producer.sending import Answer, asend_each, send_each
-from queueapp.producer.task import DuctorTask, adopt
-from queueapp.producer.tenancy import resolve_tenant, settle
+from queueapp.producer.tenancy import settle
 from queueapp.signals import enqueue_failed
-from queueapp.states import State
 from queueapp.store import shards
-from queueapp.store.ids import made_ms, new_id
-from queueapp.store.records import Enqueued, JobRecord, NewJob
+from queueapp.store.ids import made_ms
+from queueapp.store.records import Enqueued, JobRecord
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """A job that nothing but the store can refuse any more."""
-
-    task: DuctorTask
-    job: NewJob
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
-
-    @property
-    def pool(self) -> str:
-        return self.task.queue_name
-
-    @property
-    def sender(self) -> type:
-        """The backend's class: the sender of signals, as django.tasks has it."""
-        return type(self.task.get_backend())
-
-    def result(self, accepted: Enqueued) -> DuctorResult:
-        """The handle of the job that the store answered with."""
-        public_id = shards.keys(self.pool).public_id(accepted.id)
-        return sent_result(
-            self.task, public_id, self.args, self.kwargs, state=self.first_state, outcome=accepted.outcome
-        )
-
-    def deferred(self) -> DuctorResult:
-        """The handle of a job that its transaction will send."""
-        public_id = shards.keys(self.pool).public_id(self.job.id)
-        return sent_result(self.task, public_id, self.args, self.kwargs, state=DEFERRED, outcome=DEFERRED)
-
-    @property
-    def first_state(self) -> str:
-        """Where the job stands once accepted, as far as the producer's clock can tell."""
-        after = self.task.run_after
-        later = after is not None and after.timestamp() > datetime.now().timestamp()
-        return State.SCHEDULED.value if later else State.PENDING.value
 
 
 Failure = tuple[Prepared, DuctorResult, DuctorError]
@@ -113,63 +70,6 @@ async def asubmit(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     result = prepared.result(accepted)
     await aannounce(prepared, result)
     return result
-
-
-def prepare(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Prepared:
-    """Check and encode a job, without the store and without our tables; a host's tenant resolvers may be asked."""
-    ours = adopt(task)
-    payload = encode_arguments(args, kwargs, _options(ours), typed=ours.typed)
-    if len(payload) > settings.max_payload_bytes:
-        raise PayloadTooLarge(
-            f"The arguments of {ours.module_path} have {len(payload)} bytes as JSON; MAX_PAYLOAD_BYTES allows "
-            f"{settings.max_payload_bytes}. Store large data elsewhere and pass where it is."
-        )
-    name = ours.module_path
-    key = ours.idempotency_key
-    job = NewJob(
-        id=new_id(),
-        task=name,
-        tenant=resolve_tenant(ours.tenant, name),
-        payload=payload,
-        fingerprint=fingerprint(name, payload, canonical=key is not None),
-        lane=ours.lane,
-        priority=int(ours.priority),
-        cost=ours.cost or 0,
-        due_ms=_due_ms(ours.run_after),
-        expires_after_ms=max(1, round(ours.expires_after * 1000)) if ours.expires_after else 0,
-        max_attempts=ours.max_attempts or settings.max_attempts,
-        max_crashes=ours.max_crashes or settings.max_crashes,
-        idempotency=digest(key) if key is not None else "",
-        idempotency_ttl_ms=settings.idempotency_ttl_ms,
-    )
-    # As the worker will get them: a copy, in which a tuple is a list unless the task is typed.
-    args, kwargs, _ = decode_arguments(payload)
-    return Prepared(task=ours, job=job, args=args, kwargs=kwargs)
-
-
-def _options(task: DuctorTask) -> dict[str, Any]:
-    """What a worker must know of this job beyond what its row and its task say."""
-    found: dict[str, Any] = {}
-    declared = registry.get(task.module_path)
-    # What @task says the worker reads from its own code, so that a deploy changes it for waiting jobs, too.
-    if task.backoff is not None and (declared is None or declared.backoff != task.backoff):
-        portable = to_options(task.backoff)
-        if portable is not None:
-            found["backoff"] = portable
-    if task.backend != default_alias():
-        found["backend"] = task.backend
-    if task.metadata:
-        found["metadata"] = task.metadata
-    if task.sensitive:
-        found["sensitive"] = list(task.sensitive) if isinstance(task.sensitive, tuple) else True
-    if declared is not None and declared.typed != task.typed:
-        found["typed"] = task.typed
-    return found
-
-
-def _due_ms(run_after: datetime | None) -> int:
-    # A naive moment gets here only with USE_TZ off, where it means the local time of the process, as Django sets it.
-    return 0 if run_after is None else round(run_after.timestamp() * 1000)
 
 
 # -- the store's answers -----------------------------------------------------------------------------------------
@@ -298,23 +198,27 @@ def _keep(failures: Sequence[Failure], aliases: Sequence[str]) -> list[Failure]:
     """Give failed sends to the outbox; those that it did not keep."""
     kept = outbox.keep([(prepared, error) for prepared, _, error in failures], aliases)
     left = []
+    taken: Counter[tuple[str, str]] = Counter()
     for prepared, handle, error in failures:
         if alias := kept.get(prepared.job.id):
             handle._set(outbox=alias)
             _failed_late(prepared, handle, error, kept=True)
+            taken[error.code, str(error)] += 1
         else:
             left.append((prepared, handle, error))
+    for (code, reason), number in taken.items():
+        # Not each of them: a busy site commits thousands while the store is away, and the rows say which.
+        if number := outbox.repeats.due(("kept", code), number):
+            facts = {"jobs": number, "code": code}
+            logger.error("The outbox keeps jobs that the store did not accept after commit: %s", reason, extra=facts)
     return left
 
 
 def _failed_late(prepared: Prepared, handle: DuctorResult, error: DuctorError, *, kept: bool) -> None:
     handle._set(send_error=error)
-    logger.error(
-        "A job was not accepted after commit%s: %s",
-        "; the outbox keeps it" if kept else "",
-        error,
-        extra={"job_id": handle.id, "task": prepared.job.task, "tenant": prepared.job.tenant, "code": error.code},
-    )
+    facts = {"job_id": handle.id, "task": prepared.job.task, "tenant": prepared.job.tenant, "code": error.code}
+    # What is kept is told for all together (`_keep`); what is lost, each.
+    logger.log(logging.DEBUG if kept else logging.ERROR, "A job was not accepted after commit: %s", error, extra=facts)
     metrics.enqueue_failed(prepared.pool, error.code)
     enqueue_failed.send_robust(
         sender=prepared.sender, task_result=handle, error=error, payload=prepared.job.payload, kept=kept

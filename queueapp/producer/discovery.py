@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from django.apps import apps
+from django.conf import settings
 from django.utils.module_loading import import_string, module_has_submodule
 
 from queueapp.compat import is_task
@@ -85,6 +86,8 @@ def _imported(name: str, broken: list[BrokenModule]) -> DuctorTask | None:
     """A task outside of the `tasks` modules, or decorated by `django.tasks`, by its path. All else is refused."""
     from queueapp.producer.task import adopt
 
+    if not _is_host_s(name.rpartition(".")[0]):
+        return None
     try:
         found = import_string(name)
     except ImportError:
@@ -98,3 +101,15 @@ def _imported(name: str, broken: list[BrokenModule]) -> DuctorTask | None:
     if not is_task(found):
         return None
     return registry.setdefault(name, adopt(found))
+
+
+def _is_host_s(module: str) -> bool:
+    """Whether a name from the store may have this module imported: one of an app, of the project's own package, or one
+    that is there already. Importing runs a module, and what is merely installed or lies beside was not made for that.
+    """
+    if module in sys.modules:
+        return True
+    named = (getattr(settings, "SETTINGS_MODULE", None), getattr(settings, "ROOT_URLCONF", None))
+    project = [name.partition(".")[0] for name in named if isinstance(name, str)]
+    packages = [*project, *(config.name for config in apps.get_app_configs())]
+    return any(module == package or module.startswith(f"{package}.") for package in packages)

@@ -27,45 +27,35 @@ SENSITIVE_FORM = re.compile(r"[^\W\d]\w*(\.[^.]+)*")
 TASK_NAME_FORM = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 
-class Using(TypedDict, total=False):
+class _Both(TypedDict, total=False):
+    """The options that `@task` and `.using()` share."""
+
+    priority: int | None
+    queue_name: str | None
+    backend: str | None
+    tenant: object
+    lane: str | None
+    cost: float | None
+    expires_after: float | timedelta | None
+    idempotency_key: str | None
+    max_attempts: int | None
+    max_crashes: int | None
+    backoff: Backoff | float | timedelta | None
+    on_commit: bool | None
+    database: str | None
+    metadata: Mapping[str, Any] | None
+    typed: bool | None
+
+
+class Using(_Both, total=False):
     """The options of `.using()`. None leaves an option as it is."""
 
-    priority: int | None
-    queue_name: str | None
     run_after: datetime | None
-    backend: str | None
-    tenant: object
-    lane: str | None
-    cost: float | None
-    expires_after: float | timedelta | None
-    idempotency_key: str | None
-    max_attempts: int | None
-    max_crashes: int | None
-    backoff: Backoff | float | timedelta | None
-    on_commit: bool | None
-    database: str | None
-    metadata: Mapping[str, Any] | None
-    typed: bool | None
 
 
-class Declared(TypedDict, total=False):
+class Declared(_Both, total=False):
     """The options of `@task`, beside `takes_context`. None leaves an option at its default."""
 
-    priority: int | None
-    queue_name: str | None
-    backend: str | None
-    tenant: object
-    lane: str | None
-    cost: float | None
-    expires_after: float | timedelta | None
-    idempotency_key: str | None
-    max_attempts: int | None
-    max_crashes: int | None
-    backoff: Backoff | float | timedelta | None
-    on_commit: bool | None
-    database: str | None
-    metadata: Mapping[str, Any] | None
-    typed: bool | None
     sensitive: Iterable[str] | bool | None
     api: bool | None
     aliases: Iterable[str] | None
@@ -86,6 +76,20 @@ NOT_YET = frozenset(
     }
 )
 """Options of later releases, refused by name until something honours them."""
+ELSEWHERE = {
+    "bind": "takes_context",
+    "countdown": "run_after",
+    "eta": "run_after",
+    "expires": "expires_after",
+    "max_retries": "max_attempts",
+    "pool": "queue_name",
+    "queue": "queue_name",
+    "retries": "max_attempts",
+    "retry": "max_attempts",
+    "retry_backoff": "backoff",
+    "ttl": "expires_after",
+}
+"""What other queues call it, and we elsewhere → our option."""
 
 
 class InvalidTaskOption(InvalidOption, InvalidTask):
@@ -110,11 +114,15 @@ def refuse(given: Mapping[str, object], known: Iterable[str], where: str) -> Non
             continue
         if name in NOT_YET:
             raise OptionNotYet(f"{where}({name}=...) is planned but not there yet; leave it out.")
+        if name in {"cron", "schedule"}:
+            raise OptionNotYet(
+                f"{where}({name}=...): schedules are planned but not there yet; run_after delays one job."
+            )
         if name == "run_after":
             raise InvalidTaskOption("@task(run_after=...) would fix one moment for every job; give it to .using().")
         if name in TASK:
             raise InvalidTaskOption(f"{where}({name}=...) belongs to the task; give it to @task.")
-        near = get_close_matches(name, [*known, *NOT_YET], n=1, cutoff=0.5)
+        near = [ELSEWHERE[name]] if name in ELSEWHERE else get_close_matches(name, [*known, *NOT_YET], n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}."
         raise InvalidTaskOption(f"{where}({name}=...) is not an option; {hint}")
 

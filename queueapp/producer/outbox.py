@@ -10,10 +10,11 @@ What is enqueued while rows wait goes straight to the store and may overtake the
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from django.core.signals import setting_changed
@@ -25,18 +26,25 @@ from django.utils import timezone
 from queueapp.compat import TaskResultDoesNotExist
 from queueapp.conf import settings
 from queueapp.errors import DuctorError, IdempotencyConflict, StoreError, StoreUnavailable, Upgrading
+from queueapp.moments import now_ms
+from queueapp.names import LANE_FORM, POOL_FORM
+from queueapp.policies.protocol import PRIORITY_MAX, PRIORITY_MIN
 from queueapp.producer.results import DuctorResult
+from queueapp.repeats import Repeats
 from queueapp.store import shards
 from queueapp.store.records import NewJob
 
 if TYPE_CHECKING:
     from queueapp.models import OutboxEntry
-    from queueapp.producer.client import Prepared
+    from queueapp.producer.preparation import Prepared
 
 logger = logging.getLogger(__name__)
 
 VERSION = 1
 """Of the form in which a row holds its job."""
+KINDS: dict[str, tuple[type, ...]] = {"payload": (bytes,), "cost": (int, float)}
+"""Types of a job's fields that are not those of their defaults, nor text."""
+DIGEST_FORM = re.compile(r"[A-Za-z0-9_-]{0,64}")
 CHUNK_ROWS = 200
 CHUNK_BYTES = 4_000_000
 QUIET_S = 3.0
@@ -56,6 +64,8 @@ class _Memory:
 
 
 _memory = _Memory()
+repeats = Repeats()
+"""What the log was told lately of jobs that the store did not take, by what happened to them and why."""
 
 
 # -- keeping -----------------------------------------------------------------------------------------------------
@@ -149,6 +159,7 @@ def job_of(entry: OutboxEntry) -> NewJob:
     if entry.job["version"] > VERSION:
         raise ValueError(f"version {entry.job['version']} of a row")
     job = NewJob(**entry.job["job"], payload=bytes(entry.payload))
+    _check(entry, job)
     if not job.expires_after_ms:
         return job
     left_ms = job.expires_after_ms - max(0, now_ms() - entry.job["kept_ms"])
@@ -156,6 +167,25 @@ def job_of(entry: OutboxEntry) -> NewJob:
         return replace(job, expires_after_ms=left_ms)
     # Due long after it expires, so that no worker can have it in between.
     return replace(job, expires_after_ms=1, due_ms=now_ms() + 86_400_000)
+
+
+def _check(entry: OutboxEntry, job: NewJob) -> None:
+    """Raises ValueError for a job that no enqueue makes: the store trusts what it is sent."""
+    for field in fields(job):
+        value = getattr(job, field.name)
+        kind = str if field.default is MISSING else type(field.default)
+        if type(value) not in KINDS.get(field.name, (kind,)):
+            raise ValueError(f"{field.name} is of the type {type(value).__name__}")
+        least, most = (PRIORITY_MIN, PRIORITY_MAX) if field.name == "priority" else (0, 2**53)
+        if isinstance(value, (int, float)) and not least <= value <= most:
+            raise ValueError(f"{field.name} is out of range")
+    job.task.encode()
+    if not (LANE_FORM.fullmatch(job.tenant) and LANE_FORM.fullmatch(job.lane) and POOL_FORM.fullmatch(entry.pool)):
+        raise ValueError("its tenant, lane or pool has no name that Ductor gives")
+    if job.tier not in ("start", "continue") or not (DIGEST_FORM.fullmatch(job.fingerprint + job.idempotency)):
+        raise ValueError("its tier or one of its digests is none")
+    if entry.job_id != shards.keys(entry.pool).public_id(job.id):
+        raise ValueError("its id is not of its pool")
 
 
 def _chunks(
@@ -254,6 +284,7 @@ def served() -> tuple[str, ...]:
 def forget() -> None:
     """Look everything up anew."""
     _memory.away_until = _memory.served_until = 0.0
+    repeats.forget()
 
 
 def _has_table(alias: str) -> bool:
@@ -275,11 +306,6 @@ def rows(alias: str) -> QuerySet[OutboxEntry]:
 
 def _public_id(prepared: Prepared) -> str:
     return shards.keys(prepared.pool).public_id(prepared.job.id)
-
-
-def now_ms() -> int:
-    """The moment on this process's clock."""
-    return time.time_ns() // 1_000_000
 
 
 def _on_setting_changed(*, setting: str, **_: object) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -20,7 +21,8 @@ from django.utils import timezone
 from queueapp import metrics
 from queueapp.compat import task_enqueued
 from queueapp.errors import IdempotencyConflict, StoreError
-from queueapp.producer.outbox import is_away, job_of, now_ms, rows, served
+from queueapp.moments import now_ms
+from queueapp.producer.outbox import is_away, job_of, repeats, rows, served
 from queueapp.producer.results import DEFERRED, DuctorResult, result_from_record
 from queueapp.producer.sending import Answer, send_each
 from queueapp.signals import enqueue_failed
@@ -38,6 +40,7 @@ PASS_ROWS = 200
 CLAIM_S = 60.0
 """How long the rows of a pass belong to it. One that was cut off leaves them to the others after that."""
 PAUSE_MAX_S = 30.0
+REASON_MAX = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,7 @@ def _relay(alias: str, limit: int) -> Relayed:
     entries = _claim(alias, claim, limit)
     if not entries:
         return Relayed()
+    _follow_renamed_pools(entries)
     answers = _send(entries)
     sent = [entry for entry in entries if _taken(answers[entry.pk])]
     rows(alias).filter(pk__in=[entry.pk for entry in sent]).delete()
@@ -100,8 +104,11 @@ def _relay(alias: str, limit: int) -> Relayed:
     for (tries, error), keys in later.items():
         due = timezone.now() + timedelta(seconds=min(PAUSE_MAX_S, 2.0 ** min(tries - 1, 10)))
         rows(alias).filter(pk__in=keys, claim=claim).update(due=due, error=error, claim="")
-    facts = {"database": alias, "sent": len(sent), "refused": refused, "put_off": put_off}
-    logger.info("The outbox was relayed", extra=facts)
+        if number := repeats.due(("put off", error), len(keys)):
+            logger.warning("Jobs stay in the outbox: %s", error, extra={"database": alias, "put_off": number})
+    if sent or refused:
+        facts = {"database": alias, "sent": len(sent), "refused": refused, "put_off": put_off}
+        logger.info("The outbox was relayed", extra=facts)
     return Relayed(sent=len(sent), refused=refused, put_off=put_off, more=len(entries) == limit and bool(sent))
 
 
@@ -124,6 +131,20 @@ def _claim(alias: str, claim: str, limit: int) -> list[OutboxEntry]:
     return list(rows(alias).filter(pk__in=keys, claim=claim).order_by("pk"))
 
 
+def _follow_renamed_pools(entries: Sequence[OutboxEntry]) -> None:
+    """A pool may have another name since its row was written, in whichever database; its code, in the id, stays.
+
+    A row whose id never was one of its pool is left as it is: `job_of` refuses it.
+    """
+    codes = {entry.job_id.partition(".")[0] for entry in entries}
+    with suppress(StoreError):  # each send meets it again, and answers with it
+        names = shards.pools_of(codes)
+        for entry in entries:
+            code = entry.job_id.partition(".")[0]
+            if shards.keys(entry.pool).code == code:
+                entry.pool = names.get(code, entry.pool)
+
+
 def _send(entries: Sequence[OutboxEntry]) -> dict[int, Answer]:
     """An answer for each row, by its key. What is wrong with one row costs no other its turn."""
     answers: dict[int, Answer] = {}
@@ -132,7 +153,11 @@ def _send(entries: Sequence[OutboxEntry]) -> dict[int, Answer]:
         try:
             pools.setdefault(entry.pool, []).append((entry.pk, job_of(entry)))
         except Exception as error:
-            answers[entry.pk] = StoreError(f"The row cannot be read by this release: {error!r}. Update the scheduler.")
+            # As `repr` spells it, so that it can be kept in any database.
+            reason = repr(error)[:REASON_MAX]
+            answers[entry.pk] = StoreError(
+                f"The row cannot be read by this release: {reason}. Update the scheduler, or delete the row."
+            )
     gone: StoreError | None = None
     for pool, jobs in pools.items():
         # All pools are in one store: where it is away for one, the others need not wait for it, too.
@@ -169,11 +194,15 @@ def _refuse(alias: str, entry: OutboxEntry, answer: Enqueued) -> None:
     facts = {"job_id": entry.job_id, "task": entry.task, "tenant": entry.tenant, "code": error.code}
     logger.error("A job of the outbox was refused: %s", error, extra=facts)
     metrics.enqueue_failed(entry.pool, error.code)
-    handle = _handle(entry)
-    handle._set(state=DEFERRED, outcome=DEFERRED, enqueued_at=None, send_error=error)
-    enqueue_failed.send_robust(
-        sender=_sender(handle), task_result=handle, error=error, payload=bytes(entry.payload), kept=False
-    )
+    try:
+        handle = _handle(entry)
+        handle._set(state=DEFERRED, outcome=DEFERRED, enqueued_at=None, send_error=error)
+        sender = _sender(handle)
+    except Exception:
+        # The row says what became of it; the rows behind it must not wait for receivers of a signal.
+        logger.exception("A refused job of the outbox was not announced", extra=facts)
+        return
+    enqueue_failed.send_robust(sender=sender, task_result=handle, error=error, payload=bytes(entry.payload), kept=False)
 
 
 def _announce(entry: OutboxEntry) -> None:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from queueapp.codec import decode_arguments, decode_result
 from queueapp.compat import GenericResult, Task, TaskError, TaskResult, TaskResultStatus
 from queueapp.conf import default_alias
 from queueapp.errors import DuctorError, NotSentYet, UnknownTask
+from queueapp.moments import moment
 from queueapp.producer import waiting
+from queueapp.producer.saved import PROGRESS, saved_metadata
 from queueapp.producer.task import DuctorTask, R, find, unchecked
 from queueapp.states import Outcome as Ending
 from queueapp.states import State
@@ -26,13 +28,6 @@ from queueapp.store.records import ErrorRecord, JobRecord, LeasedJob
 
 DEFERRED = "deferred"
 """The state of a job that is sent when its transaction commits."""
-
-PROGRESS, METADATA, GIVEN = "progress", "metadata", "given"
-"""What a job's saved data has: what the body saved, and the metadata that the job was given, saved when it first runs.
-
-An ended job keeps no payload, in which its metadata came; two names, because the worker need not know what an earlier
-run saved in order to save what was given again.
-"""
 
 STATUSES: dict[State, TaskResultStatus] = {
     State.PENDING: TaskResultStatus.READY,
@@ -248,30 +243,6 @@ def running_result(
         state=State.ACTIVE.value,
         metadata=_given_metadata(task),
     )
-
-
-def moment(at_ms: int) -> datetime | None:
-    """An aware datetime of milliseconds since the epoch; None for 0, which the store uses for "not yet"."""
-    return datetime.fromtimestamp(at_ms / 1000, tz=UTC) if at_ms else None
-
-
-def metadata_of(record: JobRecord) -> dict[str, Any]:
-    """A job's metadata, wherever it stands now."""
-    saved = saved_metadata(record.data)
-    if saved is not None:
-        return saved
-    given: dict[str, Any] = decode_arguments(record.payload)[2].get("metadata", {}) if record.payload else {}
-    return given
-
-
-def saved_metadata(data: Mapping[str, bytes]) -> dict[str, Any] | None:
-    """The metadata among what a job saved; None when it saved none.
-
-    What the body saved stands whole: it began with what the job was given.
-    """
-    encoded = data.get(METADATA, data.get(GIVEN))
-    metadata: dict[str, Any] | None = decode_result(encoded)
-    return metadata
 
 
 def _task_error(error: ErrorRecord) -> TaskError:

@@ -122,7 +122,8 @@ def _warn(task: str) -> None:
         _warned.clear()
     _warned[task] = now
     logger.warning(
-        "A job without a tenant goes to TENANT_DEFAULT: no task option, no current tenant, no answer of the resolvers",
+        "A job of %s without a tenant goes to TENANT_DEFAULT: neither option nor current tenant, no resolver answered",
+        task,
         extra={"task": task, "tenant": settings.tenant_default},
     )
 

@@ -23,6 +23,7 @@ from queueapp.scheduler.duties.promotion import Promotion, PromotionStore
 from queueapp.scheduler.duties.recovery import Recovery, RecoveryStore
 from queueapp.scheduler.duties.retention import Retention, RetentionStore
 from queueapp.scheduler.leadership import Leadership, LeadershipStore
+from queueapp.store import shards
 from queueapp.sync.installation import Ownership
 
 logger = logging.getLogger(__name__)
@@ -147,9 +148,22 @@ class Scheduler:
         appointment.due = self._clock() + pause_s
 
     def _find_pools(self) -> float:
-        for pool in sorted(set(self._pools()) - self.leaderships.keys()):
-            self._add_pool(pool, self._open_store(pool))
+        known = set(self._pools())
+        for pool in sorted(known - self.leaderships.keys()):
+            store = self._open_store(pool)
+            for former in self.leaderships.keys() - known:
+                if shards.keys(former) == shards.keys(pool):
+                    self._drop_pool(former)
+            self._add_pool(pool, store)
         return POOLS_EVERY_S
+
+    def _drop_pool(self, pool: str) -> None:
+        """A renamed pool is led under its new name alone. Under two, one would never be led, and alerts would ring."""
+        dropped = [entry for entry in self._appointments if entry.who == pool]
+        self._appointments = [entry for entry in self._appointments if entry.who != pool]
+        for entry in dropped:
+            entry.due = float("inf")  # the round that is under way has them still
+        self.leaderships.pop(pool).release()
 
     def _add_pool(self, pool: str, store: SchedulerStore) -> None:
         leadership = Leadership(

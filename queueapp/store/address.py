@@ -17,6 +17,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from django.conf import settings as django_settings
+from django.core import mail
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection, parse_url
 
 from queueapp.conf import settings
@@ -24,6 +25,12 @@ from queueapp.errors import NoStore, StoreMisconfigured
 from queueapp.store import embedded
 
 EMBEDDED = "embedded:"
+NO_STORE = "No store: set DUCTOR['REDIS_URL']; the embedded server is for DEBUG only."
+IN_A_TEST = (
+    " A test needs no server: use queueapp.testing.recorded(), immediate() or throwaway_store(), around one test or "
+    "around all of them."
+)
+"""Tests run with DEBUG off, so one that enqueues without a helper comes here. `mail.outbox` tells that Django tests."""
 OURS = frozenset(
     {
         "socket_timeout",
@@ -71,7 +78,7 @@ def resolve() -> Address:
         return from_sentinels(configured)
     if not configured or configured == EMBEDDED:
         if not django_settings.DEBUG:
-            raise NoStore("No store: set DUCTOR['REDIS_URL']; the embedded server is for DEBUG only.")
+            raise NoStore(NO_STORE + (IN_A_TEST if hasattr(mail, "outbox") else ""))
         return from_url(embedded.attach(project_directory()))
     return from_url(configured)
 
@@ -105,7 +112,7 @@ def from_url(url: str, *, setting: str = "DUCTOR['REDIS_URL']", **overrides: Any
     else:
         host = options.get("host", "localhost")
         label = f"{f'[{host}]' if ':' in host else host}:{options.get('port', 6379)}/{options.get('db', 0)}"
-    _refuse_unknown(kind, options, setting)
+    _refuse_unknown(kind, options, setting, named="@" not in url.partition("?")[2])
     return Address(label=label, unix=unix, tls=tls, options=options)
 
 
@@ -188,15 +195,19 @@ def _refuse_ours(options: Mapping[str, Any], setting: str) -> None:
         raise StoreMisconfigured(f"{setting} has the option {taken[0]!r}, which Ductor sets itself; remove it.")
 
 
-def _refuse_unknown(kind: type, options: Mapping[str, Any], setting: str) -> None:
-    """redis-py hands unknown options to the connection, which fails only when it is made: look beforehand."""
+def _refuse_unknown(kind: type, options: Mapping[str, Any], setting: str, *, named: bool = True) -> None:
+    """redis-py hands unknown options to the connection, which fails only when it is made: look beforehand.
+
+    `named` unless what looks like an option may be the rest of a password.
+    """
     known = {"max_connections", "path", "host", "port"}
     for cls in kind.__mro__[:-1]:
         # The mixins document their keywords on __init__; `**kwargs` goes on to the next class.
         known.update(inspect.signature(cls.__init__).parameters)  # type: ignore[misc]
     unknown = sorted(set(options) - known)
     if unknown:
-        raise StoreMisconfigured(f"{setting} has an unknown option {unknown[0]!r}.")
+        what = f"an unknown option {unknown[0]!r}" if named else "a ? in its password: write it as %3F"
+        raise StoreMisconfigured(f"{setting} has {what}.")
 
 
 def _plain(error: ValueError) -> str:

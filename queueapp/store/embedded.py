@@ -186,6 +186,7 @@ def start(directory: Path, *, durable: bool = True, extra: tuple[str, ...] = ())
         raise NoStore(NO_WINDOWS)
     directory = directory.resolve()
     directory.mkdir(parents=True, exist_ok=True)
+    _keep_out_of_git(directory)
     _make_private(socket_path(directory).parent, within=directory)
     owner_lock = _take_lock(directory / "owner.lock")
     if owner_lock is None:
@@ -299,6 +300,13 @@ def _log_tail(directory: Path, lines: int = 8) -> str:
     with suppress(OSError):
         return "\n".join((directory / "valkey.log").read_text(errors="replace").splitlines()[-lines:])
     return "(no log)"
+
+
+def _keep_out_of_git(directory: Path) -> None:
+    """What the server writes lies within the project, whose `.gitignore` knows nothing of it."""
+    ignored = directory / ".gitignore"
+    if not ignored.exists():
+        ignored.write_text("*\n")
 
 
 def _make_private(parent: Path, *, within: Path) -> None:

@@ -4,6 +4,7 @@ moment old. The one read path below `inspection`, REST, admin and results.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -11,11 +12,14 @@ from typing import Any, NamedTuple
 import redis
 import redis.asyncio
 
+from queueapp.errors import StoreError
 from queueapp.store.connection import translate_errors
 from queueapp.store.keys import ShardKeys
 from queueapp.store.records import GroupEntry, JobRecord, PoolConf, PoolOverview, ScopeLimits, TenantEntry, WorkerEntry
 from queueapp.store.rows import job_record
 from queueapp.store.store import Store
+
+logger = logging.getLogger(__name__)
 
 PARTS_PER_JOB = 6
 HEADER_BYTES = 400
@@ -33,15 +37,21 @@ def queue_job_reads(pipeline: Any, keys: ShardKeys, job_id: str) -> None:
     pipeline.zscore(keys["scheduled"], job_id)
 
 
-def read_jobs(ids: Sequence[str], replies: Sequence[Any], names: Mapping[bytes, bytes]) -> list[JobRecord | None]:
-    """The records behind the replies of `queue_job_reads` for each of `ids`; `names` is the hash of task names."""
-    task_names = {number: name.decode() for number, name in names.items()}
+def read_jobs(
+    ids: Sequence[str], replies: Sequence[Any], names: Mapping[bytes, bytes], *, lenient: bool = False
+) -> list[JobRecord | None]:
+    """The records behind the replies of `queue_job_reads` for each of `ids`; `names` is the hash of task names.
+
+    A row that is none of this release's raises StoreError; `lenient`, for lists: it is left out, so that the others
+    are seen.
+    """
+    task_names = {number: name.decode(errors="replace") for number, name in names.items()}
     records = []
     for position, job_id in enumerate(ids):
         first = position * PARTS_PER_JOB
         text, run, result, errors, data, due = replies[first : first + PARTS_PER_JOB]
-        records.append(
-            job_record(
+        try:
+            record = job_record(
                 job_id,
                 text,
                 run,
@@ -51,7 +61,16 @@ def read_jobs(ids: Sequence[str], replies: Sequence[Any], names: Mapping[bytes, 
                 due_ms=int(due or 0),
                 task_names=task_names,
             )
-        )
+        except (ValueError, KeyError) as error:
+            fault = StoreError(
+                f"The row of job {job_id} cannot be read by this release ({type(error).__name__}): a newer one has "
+                "written it, or another program writes under the same names."
+            )
+            if not lenient:
+                raise fault from error
+            logger.warning(str(fault), extra={"job_id": job_id})
+            record = None
+        records.append(record)
     return records
 
 
@@ -84,17 +103,20 @@ class Reads:
 
     def job(self, job_id: str) -> JobRecord | None:
         """One job; None when the store knows none of this id."""
-        return self.jobs([job_id])[0]
+        return self._jobs([job_id], lenient=False)[0]
 
     def jobs(self, ids: Sequence[str]) -> list[JobRecord | None]:
-        """Many jobs in one round trip."""
+        """Many jobs in one round trip; None also for a row that nobody can read."""
+        return self._jobs(ids, lenient=True)
+
+    def _jobs(self, ids: Sequence[str], *, lenient: bool) -> list[JobRecord | None]:
         with translate_errors():
             pipeline = self.client.pipeline(transaction=True)
             for job_id in ids:
                 queue_job_reads(pipeline, self.keys, job_id)
             pipeline.hgetall(self.keys["names"])
             *replies, names = pipeline.execute()
-        return read_jobs(ids, replies, names)
+        return read_jobs(ids, replies, names, lenient=lenient)
 
     def letters(self, ids: Sequence[str]) -> list[JobRecord | None]:
         """Many jobs in one round trip, without their contents: no payload, no result, the last error only."""
@@ -110,7 +132,7 @@ class Reads:
         for first in range(0, len(replies), 3):
             text, run, errors = replies[first : first + 3]
             parts += [text, run, None, errors, {}, None]
-        return [record and replace(record, payload=None) for record in read_jobs(ids, parts, names)]
+        return [record and replace(record, payload=None) for record in read_jobs(ids, parts, names, lenient=True)]
 
     def sizes(self, indices: Sequence[str]) -> list[int]:
         """How many jobs stand in each of these indices."""

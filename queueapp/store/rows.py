@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from queueapp.codec import well_formed
 from queueapp.states import STATE_CODES, Outcome, State
 from queueapp.store.records import ErrorRecord, JobRecord, LeasedJob
 
@@ -99,11 +100,17 @@ def error_record(text: bytes) -> ErrorRecord:
 
 
 def _detail(text: bytes) -> dict[str, object]:
+    """What an error said, as text that UTF-8 can hold: an exception may quote the name of a file that it cannot."""
     try:
         detail = json.loads(text or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         detail = None
-    return detail if isinstance(detail, dict) else {"message": text.decode(errors="replace")}
+    if not isinstance(detail, dict):
+        detail = {"message": text.decode(errors="replace")}
+    return {
+        well_formed(name): well_formed(value if isinstance(value, str) else repr(value))
+        for name, value in detail.items()
+    }
 
 
 def job_record(

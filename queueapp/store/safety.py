@@ -11,7 +11,7 @@ from typing import Any
 import redis
 from redis.exceptions import NoPermissionError
 
-from queueapp.errors import StoreMisconfigured
+from queueapp.errors import StoreMisconfigured, StoreUnavailable
 from queueapp.store import connection, shards
 from queueapp.store.connection import translate_errors
 from queueapp.store.store import Store
@@ -23,6 +23,7 @@ OLDEST = (7, 0)
 def check_server(client: redis.Redis) -> list[str]:
     """Warnings about the server behind `client`. Raises StoreMisconfigured when it is too old.
 
+    Raises StoreUnavailable while it loads its data: it answers INFO by then, and denies its append-only file.
     A user whose rights do not reach INFO gets no warnings: the scripts themselves need no such right.
     """
     with translate_errors():
@@ -33,6 +34,8 @@ def check_server(client: redis.Redis) -> list[str]:
     version = str(info.get("redis_version", "0"))
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
         raise StoreMisconfigured(f"The server is Redis {version}; Redis 7.0 or any Valkey is the oldest that works.")
+    if info.get("loading"):
+        raise StoreUnavailable(f"The store at {connection.label()} is loading its data after a start.")
     warnings = []
     policy = str(info.get("maxmemory_policy", "noeviction"))
     if policy != "noeviction":
@@ -42,6 +45,21 @@ def check_server(client: redis.Redis) -> list[str]:
     if not info.get("aof_enabled") and info.get("role") == "master" and not info.get("connected_slaves"):
         warnings.append("The server keeps no append-only file: when it dies its queue is lost. Set `appendonly yes`.")
     return warnings
+
+
+def check_room(client: redis.Redis) -> None:
+    """Raises StoreMisconfigured when the server is full, as it would for the next job. Asks INFO where it may."""
+    with translate_errors():
+        try:
+            info: dict[str, Any] = client.info("memory")
+        except NoPermissionError:
+            return
+    most = int(info.get("maxmemory", 0))
+    if most and int(info.get("used_memory", 0)) - int(info.get("mem_not_counted_for_evict", 0)) > most:
+        raise StoreMisconfigured(
+            f"The store at {connection.label()} is full (`maxmemory` reached) and refuses new jobs. Raise `maxmemory`, "
+            "or let work end."
+        )
 
 
 def check_scripts(pool: str) -> None:

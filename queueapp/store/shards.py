@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import redis
@@ -117,19 +118,25 @@ def locate(public_id: str) -> tuple[str, str] | None:
     if parts is None or parts[1] != SHARD:
         return None
     code, _, job_id = parts
-    if (name := _names.get(code)) is not None:
-        return name, job_id
+    name = pools_of([code]).get(code)
+    return (name, job_id) if name is not None else None
+
+
+def pools_of(codes: Iterable[str]) -> dict[str, str]:
+    """Code → pool name, of those that have a pool. However many codes are not of pools known here: one round trip."""
     known = known_pools() | set(_recorded)
-    for pool in known:
-        if keys(pool).code == code:
-            return pool, job_id
-    if stand_in is not None:
-        return next(((pool, job_id) for pool, held in stand_in.pools().items() if held == code), None)
-    with connection.translate_errors():
-        seen = _all(connection.reads())
-    # Last, an id that was given out before this process knew that the pool had been renamed.
-    found = _names.get(code) or next((pool for pool in known | set(seen) if pool_code(pool) == code), None)
-    return (found, job_id) if found is not None else None
+    digests = {keys(pool).code: pool for pool in known}
+    found = {code: _names.get(code) or digests.get(code) for code in codes}
+    unknown = [code for code, name in found.items() if name is None]
+    if unknown and stand_in is not None:
+        found |= {code: name for name, code in stand_in.pools().items() if code in unknown}
+    elif unknown:
+        with connection.translate_errors():
+            seen = _all(connection.reads())
+        # Last, an id that was given out before this process knew that the pool had been renamed.
+        first_codes = {pool_code(pool): pool for pool in known | set(seen)}
+        found |= {code: _names.get(code) or first_codes.get(code) for code in unknown}
+    return {code: name for code, name in found.items() if name is not None}
 
 
 def pools() -> dict[str, str]:

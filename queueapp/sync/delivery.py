@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 TRY_S = 1.0
 """How long a save, or a question of a page, may wait for the store."""
+PATIENT_S = 30.0
+"""How long a test waits for it."""
 QUIET_S = 3.0
 """After a try that failed, changes are left to the repair for so long: a loop of saves must not wait each time."""
 VERSION_TRIES = 3
@@ -111,6 +113,16 @@ def _note(instance: Pool | Tenant | TenantLimits, using: str, *, gone: bool = Fa
     # One registration per change, because a rolled-back savepoint takes its registrations along. The first that runs
     # delivers all changes together; the others find nothing left.
     transaction.on_commit(_deliver, using=using, robust=True)
+
+
+def deliver_now() -> None:
+    """Bring into force what this thread has changed, also inside the transaction of a TestCase, which never commits.
+
+    For the tests of hosts: it takes the time it takes, and raises what the store refuses.
+    """
+    changes, _pending.changes = _pending.changes, None
+    for name, with_pool, scopes in _by_pool(changes or _Changes()):
+        _push(name, with_pool, scopes, time.monotonic() + PATIENT_S)
 
 
 def _deliver() -> None:

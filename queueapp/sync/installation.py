@@ -45,6 +45,14 @@ def claim() -> str:
     return ours
 
 
+def look() -> None:
+    """Raises ForeignInstallation when the namespace belongs to another installation. Changes nothing, in no place."""
+    holder = shards.owner()
+    ours = Installation.objects.filter(pk=ONLY_ROW).values_list("key", flat=True).first()
+    if holder and holder != ours:
+        raise foreign(holder, ours or "(none yet)")
+
+
 def foreign(holder: str, ours: str) -> ForeignInstallation:
     """The refusal, with both ids and what to do."""
     return ForeignInstallation(

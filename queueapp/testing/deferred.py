@@ -28,8 +28,8 @@ def present() -> list[Callback]:
     ]
 
 
-def send(except_for: Collection[Callback] = (), also: Callable[[Callback], bool] = lambda callback: False) -> None:
-    """Run what waits, as a commit would. `also` names further callbacks to run, beside the sends of jobs."""
+def send(except_for: Collection[Callback] = ()) -> None:
+    """Run what waits, as a commit would."""
     if transactions.open_transactions():
         return
     for connection in connections.all(initialized_only=True):
@@ -38,7 +38,7 @@ def send(except_for: Collection[Callback] = (), also: Callable[[Callback], bool]
         while position < len(_waiting(connection)):  # a callback may add others
             savepoints, callback, _ = _waiting(connection)[position]
             position += 1
-            ours = (_is_send(callback) and callback not in except_for) or also(callback)
+            ours = _is_send(callback) and callback not in except_for
             # A test has a savepoint inside the transaction of its class: what was made in it carries its id.
             if ours and inside <= savepoints:
                 callback()

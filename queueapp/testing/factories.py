@@ -22,6 +22,7 @@ except ModuleNotFoundError as error:
 
 from queueapp.codec import encode_arguments, fingerprint
 from queueapp.models import DeadLetterInspection, OutboxEntry, Pool, Tenant, TenantLimits
+from queueapp.moments import now_ms
 from queueapp.producer import outbox
 from queueapp.store.ids import LENGTH, new_id
 from queueapp.store.keys import ShardKeys, pool_code
@@ -51,7 +52,7 @@ def kept_job(entry: Any) -> dict[str, Any]:
         fingerprint=fingerprint(entry.task, entry.payload),
     )
     held = {field.name: getattr(job, field.name) for field in fields(job) if field.name != "payload"}
-    return {"version": outbox.VERSION, "backend": "default", "kept_ms": outbox.now_ms(), "job": held}
+    return {"version": outbox.VERSION, "backend": "default", "kept_ms": now_ms(), "job": held}
 
 
 class PoolFactory(DjangoModelFactory[Pool]):

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from queueapp.errors import WaitTimeout
+from queueapp.moments import now_ms
 from queueapp.states import Outcome, State
 from queueapp.store import shards
 from queueapp.store.records import (
@@ -93,7 +93,7 @@ class MemoryShard:
         if job.id not in self._rows:
             if job.idempotency:
                 self._keys[key] = job.id
-            now = _now_ms()
+            now = now_ms()
             due_ms = now + job.delay_ms if job.delay_ms else job.due_ms
             state = State.SCHEDULED if due_ms > now else State.PENDING
             self._rows[job.id] = Row(job=job, state=state, submitted_ms=now, due_ms=due_ms)
@@ -140,14 +140,14 @@ class MemoryShard:
     ) -> Cycle:
         with self._lock:
             words = [self.finish(finish) for finish in finished]
-            runnable = self._runnable(_now_ms())
+            runnable = self._runnable(now_ms())
             leased = [self._lease(row, worker) for row in runnable[:want]]
             due = self.next_due_ms()
             return Cycle(
                 jobs=leased,
                 runnable=len(runnable) > want,
-                next_due_ms=-1 if due is None else max(0, due - _now_ms()),
-                now_ms=_now_ms(),
+                next_due_ms=-1 if due is None else max(0, due - now_ms()),
+                now_ms=now_ms(),
                 finished=words,
                 lost=[],
             )
@@ -160,12 +160,12 @@ class MemoryShard:
                 return "stale"
             if isinstance(finish, Completed):
                 row.result = finish.result
-                row.end(Outcome.COMPLETED, _now_ms())
+                row.end(Outcome.COMPLETED, now_ms())
                 return "done"
             return self._fail(row, finish)
 
     def _fail(self, row: Row, failed: Failed) -> Word:
-        now = _now_ms()
+        now = now_ms()
         row.errors.append(
             ErrorRecord(
                 kind="error", attempt=row.attempts, worker=row.worker, at_ms=now, detail=json.loads(failed.error)
@@ -206,7 +206,7 @@ class MemoryShard:
             for row in self._rows.values():
                 expires = row.job.expires_after_ms
                 if row.waits and expires and not row.attempts and at_ms > row.submitted_ms + expires:
-                    row.end(Outcome.EXPIRED, _now_ms())
+                    row.end(Outcome.EXPIRED, now_ms())
                 elif row.state is State.SCHEDULED and row.due_ms <= at_ms:
                     row.state = State.PENDING
 
@@ -215,7 +215,7 @@ class MemoryShard:
         return [row for row in self._rows.values() if row.state is State.PENDING]
 
     def _lease(self, row: Row, worker: str) -> LeasedJob:
-        row.state, row.worker, row.leased_ms = State.ACTIVE, worker, _now_ms()
+        row.state, row.worker, row.leased_ms = State.ACTIVE, worker, now_ms()
         row.attempts += 1
         row.first_leased_ms = row.first_leased_ms or row.leased_ms
         return LeasedJob(
@@ -304,7 +304,3 @@ def _record(row: Row) -> JobRecord:
         errors=tuple(row.errors),
         data=dict(row.data),
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

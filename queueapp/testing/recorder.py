@@ -19,7 +19,7 @@ from queueapp.producer.task import DuctorTask
 from queueapp.testing import deferred
 
 if TYPE_CHECKING:
-    from queueapp.producer.client import Prepared
+    from queueapp.producer.preparation import Prepared
 
 OWN_FIELDS = frozenset({"tenant", "lane", "queue_name", "priority", "run_after", "idempotency_key"})
 """Options that are fields of `EnqueuedJob`; the others stand in its `options`."""

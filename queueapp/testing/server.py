@@ -10,6 +10,7 @@ import atexit
 import os
 import secrets
 from contextlib import suppress
+from multiprocessing.util import Finalize
 from typing import Any
 
 from django.conf import settings as django_settings
@@ -96,6 +97,8 @@ def server_url() -> str:
         manager = embedded.throwaway()
         _server = os.getpid(), manager, manager.__enter__()
         atexit.register(stop_server)
+        # Before Python 3.13 children of multiprocessing (`manage.py test --parallel`) run no atexit.
+        Finalize(None, stop_server, exitpriority=10)
     return _server[2].url
 
 

@@ -21,6 +21,7 @@ from queueapp.errors import UnknownTask
 from queueapp.producer.backoff import from_options
 from queueapp.producer.task import DuctorTask, find, unchecked
 from queueapp.producer.tenancy import belonging_to, entered
+from queueapp.repeats import Repeats
 from queueapp.store.records import Completed, Failed
 from queueapp.worker.announce import Announcement
 from queueapp.worker.context import JobContext, save_given
@@ -29,6 +30,9 @@ from queueapp.worker.outcome import failed, traceback_text, unknown_task
 from queueapp.worker.slots import Held, Outcome
 
 logger = logging.getLogger(__name__)
+
+unknown = Repeats()
+"""Unknown tasks: while a deploy goes on, all jobs of a new one come by, again and again."""
 
 
 def run_one(held: Held, faults: Faults, watch: Callable[[BaseException], None] | None = None) -> Outcome:
@@ -51,7 +55,10 @@ def run_one(held: Held, faults: Faults, watch: Callable[[BaseException], None] |
     try:
         task = find(job.task)
     except UnknownTask as error:
-        logger.warning("Unknown task, given back unrun: %s", error, extra={"job_id": held.public_id, "task": job.task})
+        number = unknown.due(job.task)
+        facts = {"job_id": held.public_id, "task": job.task, "times": number or 1}
+        level = logging.WARNING if number else logging.DEBUG
+        logger.log(level, "Unknown task, given back unrun: %s", error, extra=facts)
         return unknown_task(job)
     started = monotonic()
     announcement: Announcement | None = None

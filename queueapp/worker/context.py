@@ -16,7 +16,8 @@ from queueapp.codec import encode_result
 from queueapp.compat import TaskContext
 from queueapp.conf import settings
 from queueapp.errors import InvalidOption, StoreError
-from queueapp.producer.results import GIVEN, METADATA, PROGRESS, DuctorResult, saved_metadata
+from queueapp.producer.results import DuctorResult
+from queueapp.producer.saved import GIVEN, METADATA, PROGRESS, saved_metadata
 from queueapp.producer.task import DuctorTask
 from queueapp.store import shards
 from queueapp.worker.slots import Held

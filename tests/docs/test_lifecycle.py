@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from queueapp.states import INDEX, TRANSITIONS, State
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,11 +85,3 @@ def test_the_glossary_is_short() -> None:
     assert len(words) > 10
     for word, meaning in words:
         assert len(meaning.split()) <= 20, word
-
-
-@pytest.mark.parametrize(
-    "page", sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]), ids=lambda path: path.name
-)
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
-        assert (page.parent / target).exists(), target

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from django.contrib.auth.models import Group
@@ -284,7 +285,8 @@ def database_url() -> str:
     if connection.vendor == "sqlite":
         return f"sqlite:///{values['NAME']}"
     user = f"{values['USER']}:{values['PASSWORD']}@" if values["USER"] else ""
-    return f"postgres://{user}{values['HOST']}:{values['PORT']}/{values['NAME']}"
+    # As a parameter the host may also be the directory of a socket.
+    return f"postgres://{user}/{values['NAME']}?host={quote(values['HOST'])}&port={values['PORT']}"
 
 
 assert os.name == "posix", "these fork"

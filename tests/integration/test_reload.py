@@ -33,35 +33,46 @@ def work(place):
 """
 
 
-def test_changed_code_starts_it_anew_and_work_is_handed_back(
-    manage: Manage, store: Store, reads: Reads, tmp_path: Path
-) -> None:
-    code = tmp_path / "changing_jobs.py"
-    code.write_text(CODE.replace("VERSION", "old"))
-    running = manage("worker", "--reload", env={"PYTHONPATH": str(tmp_path)})
-    running.wait_for("Worker started")
+def write_code(place: Path, version: str) -> Path:
+    code = place / "changing_jobs.py"
+    code.write_text(CODE.replace("VERSION", version))
+    return code
+
+
+def run_old_then_new(store: Store, place: Path) -> str:
+    """Starts a job, changes its code while it runs, and waits until the new code runs it. Its id."""
     job = NewJob(
         id=new_id(),
         task="changing_jobs.work",
         tenant="acme",
-        payload=encode_arguments([str(tmp_path)], {}),
+        payload=encode_arguments([str(place)], {}),
         fingerprint="f" * 16,
     )
     store.enqueue([job])
-    until(lambda: notes(tmp_path, "old"))
-    code.write_text(CODE.replace("VERSION", "new"))
+    until(lambda: notes(place, "old"))
+    code = write_code(place, "new")
 
     def touched_and_seen() -> bool:
         # The reloader looks once a second, and compares with what it saw the time before.
         later = code.stat().st_mtime + 10
         os.utime(code, (later, later))
         time.sleep(0.5)
-        return bool(notes(tmp_path, "new"))
+        return bool(notes(place, "new"))
 
     until(touched_and_seen, what="the new code runs")
+    return job.id
+
+
+def test_changed_code_starts_it_anew_and_work_is_handed_back(
+    manage: Manage, store: Store, reads: Reads, tmp_path: Path
+) -> None:
+    write_code(tmp_path, "old")
+    running = manage("worker", "--reload", env={"PYTHONPATH": str(tmp_path)})
+    running.wait_for("Worker started")
+    job_id = run_old_then_new(store, tmp_path)
     (tmp_path / "go").touch()
-    until(lambda: record(reads, job.id).state is State.ENDED)
-    found = record(reads, job.id)
+    until(lambda: record(reads, job_id).state is State.ENDED)
+    found = record(reads, job_id)
     assert (found.attempts, found.crashes) == (2, 0), "a reload is no crash"
     running.signal(signal.SIGTERM)
     assert running.wait() == 0
@@ -94,34 +105,16 @@ def test_c144_it_waits_for_nobody_loses_nothing_and_leaves_one_leader(
     manage: Manage, store: Store, reads: Reads, tmp_path: Path
 ) -> None:
     """C144: a worker that reloads in the middle of a job hands it back; no second leader stays; SIGTERM still works."""
-    code = tmp_path / "changing_jobs.py"
-    code.write_text(CODE.replace("VERSION", "old"))
+    write_code(tmp_path, "old")
     running = manage("worker", "--reload", "--with-scheduler", env={"PYTHONPATH": str(tmp_path)}, LEADER_TTL_SECONDS=2)
     running.wait_for("Leading")
     first = until(lambda: reads.overview().leader)
-    job = NewJob(
-        id=new_id(),
-        task="changing_jobs.work",
-        tenant="acme",
-        payload=encode_arguments([str(tmp_path)], {}),
-        fingerprint="f" * 16,
-    )
-    store.enqueue([job])
-    until(lambda: notes(tmp_path, "old"))
-    code.write_text(CODE.replace("VERSION", "new"))
-
-    def touched_and_seen() -> bool:
-        later = code.stat().st_mtime + 10
-        os.utime(code, (later, later))
-        time.sleep(0.5)
-        return bool(notes(tmp_path, "new"))
-
-    until(touched_and_seen, what="the new code runs")
+    job_id = run_old_then_new(store, tmp_path)
     second = until(lambda: (leader := reads.overview().leader) not in {"", first} and leader)
     until(lambda: len(reads.overview().workers) == 1)
     (tmp_path / "go").touch()
-    until(lambda: record(reads, job.id).state is State.ENDED)
-    found = record(reads, job.id)
+    until(lambda: record(reads, job_id).state is State.ENDED)
+    found = record(reads, job_id)
     assert (found.attempts, found.crashes) == (2, 0)
     assert len(notes(tmp_path, "new")) == 1
     assert reads.overview().leader == second

@@ -62,10 +62,11 @@ def test_everything_starts_works_and_ends_with_one_signal(
     stack: Callable[..., ManagedProcess], base: Path, tmp_path: Path
 ) -> None:
     port = free_port("127.0.0.1", None)
-    running = stack("--workers", "2", "--port", str(port), "--grace", "10")
+    running = stack("--workers", "2", "--port", str(port), "--grace", "10", "-v", "2")
     until(lambda: started_workers(running) == 2, what=running.output)
     running.wait_for("Leading")
     assert jobs.noop.enqueue("hello").wait(timeout=30).return_value == "hello"
+    running.wait_for("state=SUCCESSFUL")  # at -v 2 the workers tell of every job
     running.wait_for("web:   http://")
     address = next(line.partition("admin: ")[2] for line in running.lines if "admin: " in line)
     until(lambda: _answers(address))

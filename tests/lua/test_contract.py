@@ -15,11 +15,20 @@ from queueapp.store.keys import GLOSSARY
 from queueapp.store.store import Store
 
 NAMES = scripts.names()
+LUA = resources.files("queueapp.store").joinpath("lua")
+INCLUDES = sorted(entry.name.removesuffix(".lua") for entry in LUA.joinpath("include").iterdir())
 METHODS = {"await": "await_result", "lead": "lead_acquire"}
 
 
 def body(name: str) -> str:
     return scripts.expand(scripts.source(f"{name}.lua"))
+
+
+@pytest.mark.parametrize("path", [f"{name}.lua" for name in NAMES] + [f"include/{name}.lua" for name in INCLUDES])
+def test_lines_fit_the_page(path: str) -> None:
+    # A row of a group stands in one line of the contract, however long.
+    lines = [line for line in scripts.source(path).splitlines() if not line.startswith("-- Groups:")]
+    assert [line for line in lines if len(line) > 120] == []
 
 
 @pytest.mark.parametrize("name", NAMES)

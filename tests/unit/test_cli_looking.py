@@ -8,14 +8,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import redis
 from django.core.management import CommandError, call_command
+from django.db import OperationalError
 from django.utils import timezone
 
+from queueapp.cli import status
 from queueapp.cli.console import Console, Progress
 from queueapp.codec import encode_arguments
+from queueapp.errors import StoreMisconfigured, StoreUnavailable
 from queueapp.inspection import deadletters
 from queueapp.inspection.waits import _sweeps
-from queueapp.models import DeadLetterInspection, OutboxEntry
+from queueapp.models import DeadLetterInspection, Installation, OutboxEntry
 from queueapp.store import shards
 from tests.unit.inspection.conftest import Scene
 
@@ -176,6 +180,7 @@ def test_jobs(scene: Scene) -> None:
     assert len({job["id"] for job in page["jobs"] + further["jobs"]}) == 3
     text = ductor("jobs", "default", "--state", "pending", "--count", "1")
     assert text.splitlines()[-1] == "1 of 3; go on with --cursor=1"
+    assert ductor("jobs", "--state", "pending", "--count", "1") == text  # the pool `default`
     assert ductor("jobs", "default", "--state", "ended").strip() == "No ended jobs."
     with pytest.raises(CommandError, match="'nowhere' is not a known pool"):
         ductor("jobs", "nowhere")
@@ -233,6 +238,94 @@ def test_status_tells_what_waits_in_the_outbox(scene: Scene) -> None:
     assert "a scheduler sends them" in ductor("status", "default")
     [pool] = as_json("status", "default")
     assert (pool["outbox_waiting"], pool["outbox_refused"]) == (2, 1)
+
+
+def status_with_an_outage() -> tuple[str, str]:
+    """What `ductor status` prints, and what it ends with."""
+    out = io.StringIO()
+    with pytest.raises(CommandError) as raised:
+        call_command("ductor", "status", stdout=out, stderr=io.StringIO())
+    return out.getvalue(), str(raised.value)
+
+
+def test_status_without_a_store_tells_what_the_outbox_keeps(settings: Any) -> None:
+    OutboxEntry.objects.create(
+        job_id="a", pool="mail", tenant="a", task="t", job={}, payload=b"", state="waiting", due=timezone.now()
+    )
+    settings.DUCTOR = {**settings.DUCTOR, "REDIS_URL": "redis://127.0.0.1:1/0", "POOLS": {"mail": {}, "other": {}}}
+    text, fault = status_with_an_outage()
+    assert (
+        text.strip()
+        == "mail: 1 jobs wait in the outbox for the store; a scheduler sends them when the store can be used again."
+    )
+    assert "cannot be reached" in fault
+    assert fault.count("cannot be reached") == 1, "once, not for each pool"
+
+    out = io.StringIO()
+    with pytest.raises(CommandError):
+        call_command("ductor", "status", "--json", stdout=out)
+    found = {pool["pool"]: pool for pool in json.loads(out.getvalue())}
+    assert (found["mail"]["outbox_waiting"], found["other"]["outbox_waiting"]) == (1, 0)
+    assert "cannot be reached" in found["other"]["fault"]
+    assert "waiting" not in found["mail"]
+
+
+def test_status_asks_a_store_that_hangs_once_and_not_for_each_pool(
+    scene: Scene, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def hang(pool: str) -> Any:
+        asked.append(pool)
+        raise StoreUnavailable("The store did not answer in time.")
+
+    monkeypatch.setattr(status, "pool_status", hang)
+    settings.DUCTOR = {**settings.DUCTOR, "POOLS": {"mail": {}, "other": {}}}
+    assert status_with_an_outage()[1] == "The store did not answer in time."
+    assert len(asked) == 1
+
+
+def test_status_tells_why_a_store_that_answers_takes_no_work(
+    scene: Scene, redis_client: Any, shard_keys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = {"maxmemory": 100, "mem_not_counted_for_evict": 10}
+    monkeypatch.setattr(redis.Redis, "info", lambda self, section: memory)
+    redis_client.set(f"{shard_keys.namespace}:owner", "somebody-else")
+    monkeypatch.setattr(
+        redis.Redis,
+        "info",
+        lambda self, section: {"maxmemory": 100, "used_memory": 111, "mem_not_counted_for_evict": 10},
+    )
+    text, fault = status_with_an_outage()
+    assert text.startswith("pool "), "it is shown all the same"
+    assert "is full" in fault
+    assert "belongs to installation somebody" in fault
+    assert not Installation.objects.exists(), "looking makes no row"
+
+    redis_client.delete(f"{shard_keys.namespace}:owner")
+    monkeypatch.setattr(
+        redis.Redis,
+        "info",
+        lambda self, section: {"maxmemory": 100, "used_memory": 110, "mem_not_counted_for_evict": 10},
+    )
+    assert ductor("status").startswith("pool ")
+
+    def replica(pool: str) -> None:
+        raise StoreMisconfigured("a read-only replica")
+
+    monkeypatch.setattr(status, "check_scripts", replica)
+    assert status_with_an_outage()[1] == "a read-only replica"
+
+
+def test_status_without_a_database_tells_what_the_store_knows(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away() -> list[str]:
+        raise OperationalError("connection refused")
+
+    scene.kill(3, group=ONE)
+    monkeypatch.setattr(status, "declared_pools", away)
+    text, fault = status_with_an_outage()
+    assert "default" in text
+    assert "connection refused" in fault
 
 
 def test_status_says_what_stands_still_without_a_scheduler(store: object) -> None:

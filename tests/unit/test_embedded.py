@@ -43,6 +43,11 @@ def test_serves_a_private_socket_and_no_port(directory: Path) -> None:
         }
 
 
+def test_git_is_told_to_leave_its_directory_out(directory: Path) -> None:
+    with embedded.start(directory):
+        assert (directory / ".gitignore").read_text() == "*\n"
+
+
 def test_runs_in_a_session_of_its_own_so_that_ctrl_c_spares_it(directory: Path) -> None:
     with embedded.start(directory) as server:
         assert os.getsid(server.pid) != os.getsid(0)

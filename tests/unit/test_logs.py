@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,3 +95,40 @@ def test_a_level_that_the_host_set_stays(ours: logging.Logger) -> None:
     ours.setLevel(logging.ERROR)
     logs.set_up("text", 3)
     assert ours.level == logging.ERROR
+
+
+def test_a_form_that_was_asked_for_holds_for_failed_jobs_too(
+    ours: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """django.tasks logs each with its traceback, which Django's handler writes as many lines."""
+    host = logging.StreamHandler(sys.stderr)
+    logging.getLogger("django").addHandler(host)
+    try:
+        logs.set_up("json", 1)
+        for _ in range(3):
+            fail_at_one_place(logging.getLogger(TASKS_LOGGER))
+    finally:
+        logging.getLogger("django").removeHandler(host)
+    events = [json.loads(line) for line in said(capsys)]
+    assert [event["message"] for event in events] == ["Task id=7 state=FAILED"] * 3
+    assert ["traceback" in event for event in events] == [True, False, False]
+
+
+def fail_at_one_place(logger: logging.Logger) -> None:
+    try:
+        raise ValueError("each time")
+    except ValueError:
+        logger.exception("Task id=7 state=FAILED")
+
+
+def test_a_traceback_of_another_place_is_told(ours: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up("text", 1)
+    fail_at_one_place(ours)
+    fail_at_one_place(ours)
+    try:
+        raise ValueError("elsewhere")
+    except ValueError:
+        ours.exception("A duty failed")
+    ours.error("none under way", exc_info=True)
+    text = "\n".join(said(capsys))
+    assert (text.count("Traceback"), text.count("ERROR")) == (2, 4)

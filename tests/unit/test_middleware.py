@@ -173,6 +173,7 @@ def test_without_an_answer_the_default_holds_and_it_is_told(
 
     warnings = [record for record in caplog.records if record.name == "queueapp.producer.tenancy"]
     assert [(record.levelname, record.task) for record in warnings] == [("WARNING", add.module_path)]  # type: ignore[attr-defined]
+    assert add.module_path in warnings[0].getMessage()  # a host's handler shows the message alone
 
 
 def test_without_resolvers_the_default_is_what_was_wanted(caplog: pytest.LogCaptureFixture) -> None:

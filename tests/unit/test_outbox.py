@@ -19,7 +19,7 @@ from django.test import TestCase
 from django.test.utils import override_settings
 from django.utils import timezone
 
-from queueapp import enqueue_many
+from queueapp import enqueue_many, sync
 from queueapp.compat import TaskResultDoesNotExist, task_enqueued
 from queueapp.errors import (
     IdempotencyConflict,
@@ -29,14 +29,16 @@ from queueapp.errors import (
     StoreUnavailable,
     Upgrading,
 )
-from queueapp.models import OutboxEntry
+from queueapp.models import OutboxEntry, Pool
+from queueapp.moments import now_ms
 from queueapp.producer import client, outbox, relaying, sending
 from queueapp.producer.outbox import job_of
+from queueapp.producer.preparation import Prepared, prepare
 from queueapp.producer.relaying import Relayed, relay
 from queueapp.producer.results import DuctorResult
 from queueapp.scheduler.duties.relay import Relay
-from queueapp.signals import enqueue_failed
 from queueapp.states import Outcome, State
+from queueapp.store import shards
 from queueapp.store.ids import new_id
 from queueapp.store.reads import Reads
 from queueapp.store.records import NewJob
@@ -62,18 +64,6 @@ def kept(task: Any = add, *args: Any) -> DuctorResult:
         result: DuctorResult = task.enqueue(*(args or (1,) if task.module_path == add.module_path else args))
     assert result.outbox == "default"
     return result
-
-
-@pytest.fixture
-def failures() -> Iterator[list[dict[str, Any]]]:
-    seen: list[dict[str, Any]] = []
-
-    def receive(**kwargs: Any) -> None:
-        seen.append(kwargs)
-
-    enqueue_failed.connect(receive, weak=False)
-    yield seen
-    enqueue_failed.disconnect(receive)
 
 
 @pytest.fixture
@@ -111,14 +101,14 @@ class TestKeeping:
         assert (result.state, outbox.waiting()) == ("deferred", 1)
 
     def test_every_field_of_a_job_survives(self) -> None:
-        prepared = client.prepare(chosen, (), {})
+        prepared = prepare(chosen, (), {})
         values: dict[str, Any] = {
             field.name: 7 if field.type in ("int", "float") else "seven" for field in fields(NewJob)
         }
-        values |= {"id": new_id(), "payload": b"\x00\xff", "delay_ms": 0, "expires_after_ms": 0}
+        values |= {"id": new_id(), "tier": "continue", "payload": b"\x00\xff", "delay_ms": 0, "expires_after_ms": 0}
         job = NewJob(**values)
         assert all(getattr(job, field.name) != field.default for field in fields(job) if not field.name.endswith("_ms"))
-        prepared = client.Prepared(task=prepared.task, job=job, args=(), kwargs={})
+        prepared = Prepared(task=prepared.task, job=job, args=(), kwargs={})
 
         assert set(outbox.keep([(prepared, StoreUnavailable())], ["default"])) == {job.id}
 
@@ -165,7 +155,7 @@ class TestKeeping:
 
     def test_chunks_are_bounded_by_bytes_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(outbox, "CHUNK_BYTES", 25)
-        prepared = [(client.prepare(add, (number,), {}), StoreUnavailable()) for number in range(5)]
+        prepared = [(prepare(add, (number,), {}), StoreUnavailable()) for number in range(5)]
 
         assert [len(chunk) for chunk in outbox._chunks(prepared)] == [2, 2, 1]
 
@@ -223,6 +213,19 @@ class TestDatabases:
         assert result.outbox == second_database
         assert OutboxEntry.objects.using(second_database).get().job_id == result.id
         assert (OutboxEntry.objects.count(), outbox.waiting()) == (0, 1)
+
+    def test_a_pool_that_was_renamed_meanwhile_gets_its_jobs(self, second_database: str) -> None:
+        with connections[second_database].schema_editor() as editor:
+            editor.create_model(OutboxEntry)
+        Pool.objects.create(name="mail")
+        shards.store("mail")
+        with store_away(), transaction.atomic(using=second_database):
+            add.using(queue_name="mail").enqueue(1)
+        sync.rename(Pool.objects.get(), "letters")
+        shards.forget()  # as a scheduler that starts now
+
+        assert relay().sent == 1
+        assert shards.reads("letters").overview().waiting == 1
 
     def test_else_in_that_of_the_settings(self, second_database: str) -> None:
         with store_away(), transaction.atomic(using=second_database):
@@ -492,16 +495,14 @@ class TestTimes:
         assert (record.state, record.due_ms) == (State.SCHEDULED, round(later.timestamp() * 1000))
 
     def test_a_delay_becomes_a_moment(self) -> None:
-        prepared = client.prepare(add, (1,), {})
+        prepared = prepare(add, (1,), {})
         job = NewJob(id=new_id(), task="t", tenant="t", payload=b"{}", fingerprint="", delay_ms=60_000)
-        before = outbox.now_ms()
-        outbox.keep(
-            [(client.Prepared(task=prepared.task, job=job, args=(), kwargs={}), StoreUnavailable())], ["default"]
-        )
+        before = now_ms()
+        outbox.keep([(Prepared(task=prepared.task, job=job, args=(), kwargs={}), StoreUnavailable())], ["default"])
 
         read = job_of(OutboxEntry.objects.get())
         assert read.delay_ms == 0
-        assert before + 60_000 <= read.due_ms <= outbox.now_ms() + 60_000
+        assert before + 60_000 <= read.due_ms <= now_ms() + 60_000
 
     def test_an_idempotency_key_stands_for_its_whole_time(self) -> None:
         self.kept_ago(3600, idempotency_key="k")
@@ -695,7 +696,7 @@ class TestInsideTestCase(TestCase):
         assert (result.outbox, OutboxEntry.objects.count()) == ("default", 1)
 
     def test_a_write_that_fails_leaves_its_transaction_usable(self) -> None:
-        prepared = client.prepare(add, (1,), {})
+        prepared = prepare(add, (1,), {})
         outbox.keep([(prepared, StoreUnavailable())], ["default"])
 
         assert outbox.keep([(prepared, StoreUnavailable())], ["default"]) == {}, "its id is there already"

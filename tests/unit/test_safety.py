@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from queueapp.errors import StoreMisconfigured
+from queueapp.errors import StoreMisconfigured, StoreUnavailable
 from queueapp.store.embedded import EmbeddedServer
 from queueapp.store.safety import check_server
 
@@ -44,3 +44,9 @@ def test_c050_a_server_too_old_is_refused_with_the_minimum_version() -> None:
 def test_a_server_without_persistence_is_warned_of() -> None:
     (warning,) = check_server(Answering(redis_version="7.2.4", role="master", aof_enabled=0))  # type: ignore[arg-type]
     assert "appendonly yes" in warning
+
+
+def test_a_server_that_loads_its_data_is_waited_for_and_not_accused() -> None:
+    loading = Answering(redis_version="7.2.4", role="master", aof_enabled=0, loading=1)
+    with pytest.raises(StoreUnavailable, match="loading its data"):
+        check_server(loading)  # type: ignore[arg-type]

@@ -16,16 +16,7 @@ from queueapp.scheduler.duties.promotion import Promotion
 from queueapp.scheduler.leadership import Leadership
 from queueapp.scheduler.loop import Scheduler
 from queueapp.store.records import Moved, Term
-
-
-class Clock:
-    """Time that passes when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.clock import Clock
 
 
 class FakeLead:
@@ -274,13 +265,11 @@ def test_while_the_store_is_away_pauses_grow_and_one_message_is_told(caplog: pyt
     scheduler = Scheduler("me", lambda: ["a"], lambda pool: store)
     with caplog.at_level(logging.WARNING, "queueapp"):
         thread = running(scheduler)
-        time.sleep(0.7)
-        calls = store.promoted + store.recovered + store.trimmed
+        store.wait(lambda: store.promoted >= 3)
         store.fault = None
         store.wait(lambda: store.promoted >= 6)
         scheduler.stop()
         thread.join(5)
-    assert calls < 15
     told = [entry.message for entry in caplog.records]
     assert sum("Trying again" in message for message in told) == 1
     assert sum("Back after" in message for message in told) == 1
@@ -375,3 +364,29 @@ def test_a_duty_that_the_store_refuses_holds_up_no_other(lead: FakeLead, caplog:
     assert [record.getMessage() for record in caplog.records] == [
         "full Trying again with growing pauses; nothing is lost."
     ]
+
+
+def test_a_renamed_pool_is_led_under_its_new_name_alone(lead: FakeLead, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under both, the new one would never be led, and the alert for a pool without a leader would ring for ever."""
+    names = ["mail", "other"]
+    stores = {"mail": Duties(), "other": Duties()}
+    stores["post"] = stores["mail"]
+    monkeypatch.setattr("queueapp.scheduler.loop.POOLS_EVERY_S", 0.01)
+    monkeypatch.setattr("queueapp.store.shards.keys", lambda pool: {"post": "mail"}.get(pool, pool))
+
+    def look() -> list[str]:
+        with stores["mail"].changed:
+            stores["mail"].changed.notify_all()
+        return list(names)
+
+    scheduler = Scheduler("me", look, lambda pool: stores[pool])
+    thread = running(scheduler)
+    try:
+        stores["mail"].wait(lambda: scheduler.leading() == {"mail": True, "other": True})
+        names[:] = ["post"]  # `other` was deleted: whoever still has jobs there is served on
+        stores["mail"].wait(lambda: scheduler.leading() == {"post": True, "other": True})
+    finally:
+        scheduler.stop()
+        thread.join(30)
+    assert len(stores["mail"].granted) == 2
+    assert stores["mail"].nonce == ""

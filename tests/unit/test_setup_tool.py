@@ -191,6 +191,15 @@ def test_a_cell_that_cannot_run_here_says_what_to_type(
     assert (found.result, found.failed) == (f"not run; type: {command}", False)
 
 
+@pytest.mark.skipif(postgres.find() is None, reason="no PostgreSQL here: sudo apt-get install postgresql")
+def test_the_cell_of_postgresql_tells_its_tests_where_it_is() -> None:
+    cell = matrix.postgres_cell(ROOT)
+    assert isinstance(cell, matrix.Cell)
+    with cell.surroundings() as variables:
+        assert variables["DUCTOR_TEST_DATABASE_URL"].startswith("postgres://")
+        assert variables["DUCTOR_TEST_ONLY_SQL"] == "1"
+
+
 def test_what_a_cell_lacks_is_installed_where_that_is_ours_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     installed: list[str] = []
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}" if installed else None)
@@ -214,7 +223,7 @@ def test_the_image_cell_has_the_image_s_versions() -> None:
 
 
 def test_the_places_that_cells_name_are_there() -> None:
-    for place in (*matrix.SQL, *matrix.MOMENTS, matrix.IMAGE_REQUIREMENTS):
+    for place in (*matrix.MOMENTS, matrix.IMAGE_REQUIREMENTS):
         assert (ROOT / place).exists(), place
 
 

@@ -140,6 +140,25 @@ def test_what_is_no_job_id_is_found_nowhere(text: str, unreachable: None) -> Non
     assert shards.locate(text) is None
 
 
+def test_many_codes_that_nobody_knows_cost_one_question(
+    redis_client: redis.Redis, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis_client.hset(f"{namespace}:pools", "abc123", "archive")
+    asked, ask = [], shards._all
+
+    def counted(client: redis.Redis) -> dict[str, str]:
+        asked.append(client)
+        return ask(client)
+
+    monkeypatch.setattr(shards, "_all", counted)
+    codes = [*(f"{number:06}" for number in range(50)), "abc123", pool_code("default")]
+
+    assert shards.pools_of(codes) == {"abc123": "archive", pool_code("default"): "default"}
+    assert len(asked) == 1
+    assert shards.pools_of(["abc123"]) == {"abc123": "archive"}
+    assert len(asked) == 1, "what was learnt is kept"
+
+
 def test_the_pool_store_speaks_to_the_settings_server(redis_url: str) -> None:
     assert shards.store("default").verify() == []
     connection.reset()

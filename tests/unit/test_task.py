@@ -87,6 +87,18 @@ class TestDecorator:
         with pytest.raises(InvalidOption, match=r"using\(zzz=\.\.\.\) is not an option; known: backend"):
             add.using(zzz=3)  # type: ignore[call-arg]
 
+    @pytest.mark.parametrize(("name", "ours"), [("countdown", "run_after"), ("retries", "max_attempts")])
+    def test_what_others_call_an_option_names_ours(self, name: str, ours: str) -> None:
+        given: dict[str, Any] = {name: 3}
+        with pytest.raises(InvalidOption, match=rf"using\({name}=\.\.\.\) is not an option; did you mean {ours}"):
+            add.using(**given)
+        assert set(options.ELSEWHERE.values()) <= {*options.TASK, *options.USING}
+        assert options.ELSEWHERE.keys().isdisjoint({*options.TASK, *options.USING})
+
+    def test_a_schedule_is_refused_as_what_it_is(self) -> None:
+        with pytest.raises(NotYet, match="schedules are planned"):
+            task(cron="0 3 * * *")  # type: ignore[call-overload]
+
     def test_run_after_belongs_to_using(self) -> None:
         with pytest.raises(InvalidOption, match=r"run_after.*using"):
             task(run_after=datetime.now(UTC))  # type: ignore[call-overload]

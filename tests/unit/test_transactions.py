@@ -29,7 +29,6 @@ from queueapp.errors import (
     UnserialisableArgument,
 )
 from queueapp.producer import transactions
-from queueapp.signals import enqueue_failed
 from queueapp.store.reads import Reads
 from tests.producing import add
 
@@ -50,18 +49,6 @@ def rolled_back(alias: str = "default") -> Iterator[None]:
 @pytest.fixture
 def waiting(reads: Reads) -> Callable[[], int]:
     return lambda: reads.overview().waiting
-
-
-@pytest.fixture
-def failures() -> Iterator[list[dict[str, Any]]]:
-    seen: list[dict[str, Any]] = []
-
-    def receive(**kwargs: Any) -> None:
-        seen.append(kwargs)
-
-    enqueue_failed.connect(receive, weak=False)
-    yield seen
-    enqueue_failed.disconnect(receive)
 
 
 @pytest.fixture

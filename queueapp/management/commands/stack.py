@@ -15,13 +15,15 @@ from queueapp.cli.stack import StackCommand, run_stack, serve_web
 class Command(DuctorCommand):
     help = (
         "Starts all that a machine needs for development: the embedded store (without REDIS_URL), the web server, a "
-        "scheduler and workers. One Ctrl-C stops everything in order: workers first, the store last."
+        "scheduler and workers. Changed code needs a restart. One Ctrl-C stops everything in order: workers first, the "
+        "store last."
     )
     examples = """examples:
   {command}
   {command} --workers 2 --slots 8
   {command} --port 8080 --migrate
-  {command} --no-web                     store, scheduler and worker beside a web server of your own
+  {command} -v 2                         the worker logs every job
+  {command} --no-web --workers 0         beside `runserver` and `worker`, which start anew when code changes
 """
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -63,6 +65,7 @@ class Command(DuctorCommand):
             scheduler=options["scheduler"],
             migrate=options["migrate"],
             metrics_addr=options["metrics_addr"],
+            verbosity=options["verbosity"],
         )
         try:
             code = run_stack(command, sys.stdout)

@@ -6,10 +6,10 @@
 -- Groups:
 -- Refusals: schema
 -- Events: none
--- Members of a sorted set of jobs in the order of (score, id); newest = 1 turns it round. Starts behind (score, id), at the
--- beginning when id is '', and leaves out `skip` more. before > 0 leaves out scores from there on (newest = 1 only).
--- Conditions that are not '' are looked up in the rows: at most `looks` of them, whatever is found.
--- Answers: how many members there are (below `before`), id and score of each found, the position behind the last that was
+-- Members of a sorted set of jobs in the order of (score, id); newest = 1 turns it round. Starts behind (score, id),
+-- at the beginning when id is '', and leaves out `skip` more. before > 0 leaves out scores from there on (newest = 1
+-- only). Conditions that are not '' are looked up in the rows: at most `looks` of them, whatever is found. Answers:
+-- how many members there are (below `before`), id and score of each found, the position behind the last that was
 -- looked at, and its score and id, '' at the end of the set. By (score, id) a page goes on where it stopped, whatever
 -- came or went meanwhile.
 --- @include "shard"
@@ -27,7 +27,9 @@ end
 -- How many members come up to (score, id), which need not be there any more: those of better score, then by halves
 -- among those of the same.
 local function up_to(score, id)
-  local low = reverse and redis.call('ZCOUNT', set, '(' .. score, '+inf') or redis.call('ZCOUNT', set, '-inf', '(' .. score)
+  local first, last = '-inf', '(' .. score
+  if reverse then first, last = last, '+inf' end
+  local low = redis.call('ZCOUNT', set, first, last)
   local high = low + redis.call('ZCOUNT', set, score, score)
   while low < high do
     local mid = math.floor((low + high) / 2)

@@ -39,7 +39,8 @@ if cursor == '0' then
   redis.call('HSET', P .. 'conf', 'version', version)
   if ARGV[4] ~= '' then
     local fill = ARGV[6] ~= '' and not pool.track
-    redis.call('HSET', P .. 'conf', 'policy', ARGV[4], 'paused', ARGV[5], 'unit', ARGV[7], 'cost', ARGV[8], 'weight', ARGV[9])
+    redis.call('HSET', P .. 'conf', 'policy', ARGV[4], 'paused', ARGV[5],
+      'unit', ARGV[7], 'cost', ARGV[8], 'weight', ARGV[9])
     if ARGV[6] == '' then
       redis.call('HDEL', P .. 'conf', 'max', 'fill')
       unlink({P .. 'slots:p'})

@@ -6,8 +6,8 @@
 -- Groups: jobs(id task tenant lane priority tier cost due_ms delay_ms expires_after_ms max_attempts max_crashes idempotency idempotency_ttl_ms fingerprint payload)
 -- Refusals: schema
 -- Events: stats enqueued; wake w, t
--- Answers per job: outcome (enqueued, exists, conflict) and the id that stands for it. The id is looked up first, so that
--- a repeat pays nothing and answers enqueued again.
+-- Answers per job: outcome (enqueued, exists, conflict) and the id that stands for it. The id is looked up first, so
+-- that a repeat pays nothing and answers enqueued again.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"

@@ -7,8 +7,8 @@
 -- Refusals: schema held fenced
 -- Events: wake:standby r
 -- A grant makes a new term (epoch, nonce) and writes it as the fence: from here on the old term is dead. Epochs order
--- the log; the nonce makes a term unique even when a failover loses the counter. Answers epoch and ttl; for a lease that
--- is held, the ms until it ends.
+-- the log; the nonce makes a term unique even when a failover loses the counter. Answers epoch and ttl; for a lease
+-- that is held, the ms until it ends.
 --- @include "shard"
 --- @include "clock"
 tick()

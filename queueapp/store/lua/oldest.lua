@@ -6,11 +6,11 @@
 -- Groups: lanes(tenant lane)
 -- Refusals: schema
 -- Events: none
--- Inside a lane each priority has a band of ranks, and the head of each band came first of it. Looks at these heads in: the
--- lanes that are named; the lanes that have limits, from `cursor` of HSCAN on (what is paused or full stands in no walk);
--- the runnable lanes of the tenants from place `first` on, those with most waiting jobs first. About `looks` commands.
--- first = -1, cursor = -1: that part is done already. Answers tenant, lane, id and the ms since when of up to 16 jobs, the
--- oldest first; first and cursor to go on with, -1 when done; the moment.
+-- Inside a lane each priority has a band of ranks, and the head of each band came first of it. Looks at these heads
+-- in: the lanes that are named; the lanes that have limits, from `cursor` of HSCAN on (what is paused or full stands
+-- in no walk); the runnable lanes of the tenants from place `first` on, those with most waiting jobs first. About
+-- `looks` commands. first = -1, cursor = -1: that part is done already. Answers tenant, lane, id and the ms since
+-- when of up to 16 jobs, the oldest first; first and cursor to go on with, -1 when done; the moment.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
@@ -72,8 +72,8 @@ while first >= 0 and looks > 0 do
   if #tenants < 100 and looks > 0 then first = -1 end
 end
 
--- Since when: of a job that was never leased, or kept its place through its only lease, submitted or due; of one that kept
--- its place later, the start of the lease that it lost, or earlier; else when it went back to wait.
+-- Since when: of a job that was never leased, or kept its place through its only lease, submitted or due; of one that
+-- kept its place later, the start of the lease that it lost, or earlier; else when it went back to wait.
 local reply = {}
 for _, h in ipairs(heads) do
   local row, run = read_row(h.id), read_run(h.id)

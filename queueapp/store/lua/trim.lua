@@ -6,11 +6,10 @@
 -- Groups:
 -- Refusals: schema
 -- Events: stats trimmed
--- Bounded by `limit` per index, by age and by number; an ended row stays at least the replay window. dead_max bounds the
--- dead letters of each tenant: the tenants of a random sample are looked at, so that the largest are met soonest. Also
--- forgets workers that fell silent, estimates unused for 30 days, and tenants without work or dead letters where more than
--- `tenants` are known. Answers how many rows went, and whether another
--- call would find more.
+-- Bounded by `limit` per index, by age and by number; an ended row stays at least the replay window. dead_max bounds
+-- the dead letters of each tenant: the tenants of a random sample are looked at, so that the largest are met soonest.
+-- Also forgets workers that fell silent, estimates unused for 30 days, and tenants without work or dead letters where
+-- more than `tenants` are known. Answers how many rows went, and whether another call would find more.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"

@@ -23,7 +23,9 @@ for id, job in pairs(info) do
     waiting = waiting + 1
     per_tenant[job.t] = (per_tenant[job.t] or 0) + 1
     local listed = redis.call('ZSCORE', P .. 'expiring', id)
-    if (job.row and job.row.expires and true or false) ~= (listed and true or false) then report('%s and expiring differ', id) end
+    if (job.row and job.row.expires and true or false) ~= (listed and true or false) then
+      report('%s and expiring differ', id)
+    end
   end
   if job.state == 'p' then expect(lanes_want, job.t, job.l) end
   if job.state == 'd' then
@@ -64,7 +66,9 @@ compare('held', held_want, {'SMEMBERS'})
 local listed_groups = redis.call('ZRANGE', P .. 'deadgroups', 0, -1, 'WITHSCORES')
 for i = 1, #listed_groups, 2 do
   local newest = redis.call('ZRANGE', P .. 'deadgroup:' .. listed_groups[i], -1, -1, 'WITHSCORES')
-  if newest[2] ~= listed_groups[i + 1] then report('deadgroups has %s at %s', listed_groups[i], listed_groups[i + 1]) end
+  if newest[2] ~= listed_groups[i + 1] then
+    report('deadgroups has %s at %s', listed_groups[i], listed_groups[i + 1])
+  end
 end
 for group in pairs(found.deadgroup) do
   if not redis.call('ZSCORE', P .. 'deadgroups', group) then report('deadgroups lacks %s', group) end
@@ -134,7 +138,9 @@ end
 local fields = redis.call('HKEYS', P .. 'policy')
 for _, field in ipairs(fields) do
   local t = string.match(field, '^V:(.+)$') or string.match(field, '^b:([^|]+)|')
-  if t and not counted[t] and not redis.call('ZSCORE', P .. 'tags', t) then report('policy keeps %s of a tenant that is gone', field) end
+  if t and not counted[t] and not redis.call('ZSCORE', P .. 'tags', t) then
+    report('policy keeps %s of a tenant that is gone', field)
+  end
 end
 for t in pairs(found.ltags) do
   if not counted[t] and not redis.call('ZSCORE', P .. 'tags', t) then report('ltags:%s of a tenant that is gone', t) end

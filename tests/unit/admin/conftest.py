@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.conf import settings as django_settings
 from django.contrib.auth.models import Permission, User
-from django.test import Client, override_settings
+from django.test import Client
 from django.utils import timezone
 
 from queueapp.codec import encode_arguments
 from queueapp.models import OutboxEntry
-from queueapp.store import connection, shards
+from queueapp.store import shards
 from queueapp.store.ids import new_id
 from queueapp.store.records import Failed, NewJob
 
@@ -46,25 +44,6 @@ def login(db: None) -> Login:
         return client
 
     return make
-
-
-@pytest.fixture
-def away() -> Iterator[None]:
-    """A store that refuses connections."""
-    with override_settings(DUCTOR={**django_settings.DUCTOR, "REDIS_URL": "redis://127.0.0.1:1/0"}):
-        yield
-
-
-@pytest.fixture
-def silent() -> Iterator[None]:
-    """A store that takes connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
-        with override_settings(DUCTOR={**django_settings.DUCTOR, "REDIS_URL": url}):
-            yield
-            # Closed first, so that whoever still waits for an answer gives up and lets go of what it holds.
-            listener.close()
-            connection.reset()
 
 
 def enqueue(count: int = 1, *, pool: str = "default", tenant: str = "acme", delay_ms: int = 0) -> list[str]:

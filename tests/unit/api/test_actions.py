@@ -98,11 +98,12 @@ def test_many_are_retried_and_counted(opened: None, ask: Callable[..., Any]) -> 
     dead = [job_in("dead") for _ in range(3)]
     theirs, ended = job_in("dead", "globex"), job_in("completed")
     unseen = job_in("dead", task=host.hidden)
-    ids = [*dead, dead[0], theirs, ended, unseen, "nonsense", "abcdef.0." + "0" * 22]
+    other_shard = dead[0].replace(".0.", ".1.")
+    ids = [*dead, dead[0], theirs, ended, unseen, other_shard, "nonsense", "abcdef.0." + "0" * 22]
     answer = ask("POST", "dead-letters/retry/", body={"ids": ids})
     assert (answer.status_code, answer.json()) == (
         200,
-        {"retried": 3, "already": 1, "gone": 4, "unreached": 0},
+        {"retried": 3, "already": 1, "gone": 5, "unreached": 0},
     )
     assert {state_of(job) for job in dead} == {"pending"}
     assert {state_of(job) for job in (theirs, unseen)} == {"dead"}
@@ -118,6 +119,7 @@ def test_which_ones_must_be_said(opened: None, ask: Callable[..., Any], body: ob
     answer = ask("POST", "dead-letters/retry/", body=body)
     assert answer.status_code == 400
     for wrong in answer.json().values():
+        assert isinstance(wrong, list)
         assert all(isinstance(each, str) for each in wrong)
 
 
@@ -138,6 +140,9 @@ def test_a_worker_that_is_faster_wins(opened: None, ask: Callable[..., Any], mon
 def test_without_the_store_nothing_is_claimed(ask: Callable[..., Any]) -> None:
     away = {"REDIS_URL": "unix:///nonexistent/store.sock", "API_TENANTS": f"{host.__name__}.of_header"}
     with override_settings(DUCTOR={**django_settings.DUCTOR, **away}):
-        for path, body in (("jobs/abcdef.0." + "0" * 22 + "/cancel/", None), ("dead-letters/retry/", {"ids": ["x"]})):
+        for path, body in (
+            ("jobs/abcdef.0." + "0" * 22 + "/cancel/", None),
+            ("dead-letters/retry/", {"ids": ["abcdef.0." + "0" * 22]}),
+        ):
             answer = ask("POST", path, body=body)
             assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")

@@ -91,6 +91,7 @@ def test_a_list_of_a_stated_length(opened: None, ask: Callable[..., Any], body: 
     answer = ask("POST", "jobs/bulk/", body=body)
     assert answer.status_code == 400
     for wrong in answer.json().values():
+        assert isinstance(wrong, list)
         assert all(isinstance(each, str) for each in wrong)
     assert shards.reads("default").overview().waiting == 0
 

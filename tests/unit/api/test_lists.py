@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from redis.connection import AbstractConnection
 
 import queueapp
+from queueapp.api.cursors import sealed
 from queueapp.api.requests import PAGE_MAX, PAGE_SIZE
 from queueapp.inspection import actions
 from queueapp.store import connection, shards
@@ -168,10 +169,24 @@ def test_a_wrong_parameter_is_named(opened: None, ask: Callable[..., Any], path:
 def test_a_cursor_that_no_page_gave(
     opened: None, ask: Callable[..., Any], state: str, cursor: str, tenants: str
 ) -> None:
-    answer = ask("GET", f"jobs/?state={state}&cursor={cursor}", tenants=tenants)
+    assert ask("GET", f"jobs/?state={state}&cursor={cursor}", tenants=tenants).status_code == 400
+    answer = ask("GET", f"jobs/?state={state}&cursor={sealed(cursor)}", tenants=tenants)
     assert answer.status_code in (200, 400), answer.content
     if answer.status_code == 400:
         assert list(answer.json()) == ["cursor"]
+
+
+@pytest.mark.parametrize("cursor", ["x", "1", "1.2.3", "1.", ".1", "-1.5", "9" * 40 + ".1"])
+def test_a_cursor_of_dead_letters_that_no_page_gave(opened: None, ask: Callable[..., Any], cursor: str) -> None:
+    for given in (cursor, sealed(cursor)):
+        answer = ask("GET", f"dead-letters/?cursor={given}")
+        assert (answer.status_code, list(answer.json())) == (400, ["cursor"])
+
+
+def test_a_cursor_of_dead_letters_beyond_their_end(opened: None, ask: Callable[..., Any]) -> None:
+    job_in("dead")
+    for cursor in ("9" * 16 + "." + "9" * 16, "0.9999999999999999", "1.0"):
+        assert ask("GET", f"dead-letters/?cursor={sealed(cursor)}").json() == {"next": None, "results": []}
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_whose_job_it_becomes(
         assert get(answer.json()["id"], tenants).json()["tenant"] == becomes
 
 
-@pytest.mark.parametrize("answer", ["acme", None, {1}, 5])
+@pytest.mark.parametrize("answer", ["acme", None, {1}, 5, {""}, {"acme", "a b"}])
 def test_a_wrong_answer_of_the_callable_opens_nothing(redis_url: str, get: Callable[..., Any], answer: object) -> None:
     """A bare text would be a set of its letters."""
     with (

@@ -221,7 +221,7 @@ def test_no_duration_where_nobody_saw_the_end() -> None:
 
 
 def test_what_goes_on_is_measured_until_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queueapp.inspection.jobs.time", lambda: 20.0)
+    monkeypatch.setattr("queueapp.inspection.jobs.now_ms", lambda: 20_000)
     pending = job(State.PENDING, submitted_ms=1_000, ready_ms=5_000)
     active = job(State.ACTIVE, submitted_ms=1_000, ready_ms=5_000, leased_ms=7_000)
     assert (pending.wait, pending.duration) == (seconds(15), None)

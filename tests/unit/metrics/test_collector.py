@@ -21,17 +21,8 @@ from queueapp.store import embedded, shards
 from queueapp.store.ids import new_id
 from queueapp.store.records import Failed, NewJob
 from queueapp.store.store import Store
+from tests.clock import Clock
 from tests.unit.metrics.reading import Samples, samples, value
-
-
-class Clock:
-    """Time that passes when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

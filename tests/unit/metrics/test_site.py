@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,7 +15,8 @@ from prometheus_client import REGISTRY
 
 from ductor_project.settings import DUCTOR
 from queueapp.inspection.collector import STORE
-from queueapp.monitoring import views
+from queueapp.monitoring import health, views
+from queueapp.monitoring.health import outside
 from queueapp.store.store import Store
 from tests.unit.metrics.reading import samples, value
 
@@ -93,9 +95,30 @@ class TestReadyz:
         def away(*args: object) -> None:
             raise OperationalError("password=secret-1234")
 
-        monkeypatch.setattr(connections["default"], "cursor", away)
+        monkeypatch.setattr(type(connections["default"]), "cursor", away)
         answer = client.get(url("readyz"))
         assert (answer.status_code, answer.content) == (503, b"the database does not answer\n")
+
+    def test_a_database_that_hangs_is_given_up_and_leaves_one_thread_behind(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked, go_on = [], threading.Event()
+
+        def hang(*args: object) -> None:
+            asked.append(threading.current_thread())
+            go_on.wait(30)
+            raise OperationalError
+
+        monkeypatch.setattr(health, "DATABASE_S", 0.05)
+        monkeypatch.setattr(type(connections["default"]), "cursor", hang)
+        try:
+            assert [outside() for _ in range(3)] == ["the database does not answer"] * 3
+            assert len(asked) == 1
+        finally:
+            go_on.set()
+            asked[0].join(30)
+        monkeypatch.undo()
+        assert outside() == ""
 
     def test_atomic_requests_do_not_get_in_the_way(
         self, client: Client, store: Store, monkeypatch: pytest.MonkeyPatch

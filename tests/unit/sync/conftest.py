@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.conf import settings as django_settings
-from django.test import override_settings
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from queueapp.models import Pool, Tenant
-from queueapp.store import connection
 from queueapp.sync import comparison, delivery, intent
 
 
@@ -38,22 +34,3 @@ def _from_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "_pending", delivery._Pending())
     for module in (intent, delivery, comparison):
         monkeypatch.setattr(module, "versions", intent._Versions())
-
-
-@pytest.fixture
-def away() -> Iterator[None]:
-    """A store that refuses connections at once."""
-    with override_settings(DUCTOR={**django_settings.DUCTOR, "REDIS_URL": "unix:///nonexistent/store.sock"}):
-        yield
-
-
-@pytest.fixture
-def silent() -> Iterator[None]:
-    """A store that takes connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
-        with override_settings(DUCTOR={**django_settings.DUCTOR, "REDIS_URL": url}):
-            yield
-            # Closed first, so that whoever still waits for an answer gives up and lets go of what it holds.
-            listener.close()
-            connection.reset()

@@ -19,18 +19,11 @@ from queueapp.models import Installation
 from queueapp.store import shards
 from queueapp.sync import installation
 from queueapp.sync.installation import Ownership
+from tests.clock import Clock
 
 pytestmark = pytest.mark.django_db
 
 OURS, THEIRS = "ours-0123456789", "theirs-0123456789"
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -9,13 +9,14 @@ end
 -- All keys of the shard by kind: kind → {part after the colon → key}.
 local found = {}
 local KINDS = {}
-for kind in string.gmatch('job run result errors data lanes q qc ltags dead deadgroup slots idem worker held done', '%S+') do
+for kind in string.gmatch('job run result errors data lanes q qc ltags dead deadgroup slots idem worker '
+  .. 'held done', '%S+') do
   KINDS[kind] = true
   found[kind] = {}
 end
 local SINGLE = {}
-for name in string.gmatch('walk tags policy conf limits active scheduled expiring dead deadgroups ended counts stats tasks names est '
-  .. 'wake wake:standby workers waiters leader fence quarantine tenants', '%S+') do
+for name in string.gmatch('walk tags policy conf limits active scheduled expiring dead deadgroups ended counts stats '
+  .. 'tasks names est wake wake:standby workers waiters leader fence quarantine tenants', '%S+') do
   SINGLE[name] = true
 end
 for _, key_ in ipairs(redis.call('KEYS', P .. '*')) do
@@ -62,7 +63,9 @@ for id in pairs(ids) do
   local row = found.job[id] and read_row(id)
   local run = found.run[id] and read_run(id)
   local state = row and row.state ~= 'h' and not run and row.state or (run and run.s)
-  if row and row.state ~= 'h' and run and run.s ~= 'a' then report('%s has a hash in state %s but its row says %s', id, run.s, row.state) end
+  if row and row.state ~= 'h' and run and run.s ~= 'a' then
+    report('%s has a hash in state %s but its row says %s', id, run.s, row.state)
+  end
   if not state then
     report('%s stands in %s without a readable row', id, tostring(place[id]))
   elseif place[id] ~= state then
@@ -71,7 +74,9 @@ for id in pairs(ids) do
   if state ~= 'e' and not row then report('%s in state %s has no row', id, tostring(state)) end
   if state == 'e' and found.job[id] then report('%s has ended but keeps its row', id) end
   local t, l = row and row.tenant or run and run.t, row and row.lane or run and run.l
-  if state == 'p' and queued[id] and queued[id] ~= t .. '|' .. l then report('%s of %s|%s stands in %s', id, t, l, queued[id]) end
+  if state == 'p' and queued[id] and queued[id] ~= t .. '|' .. l then
+    report('%s of %s|%s stands in %s', id, t, l, queued[id])
+  end
   info[id] = {t = t, l = l, state = state, run = run, row = row}
 end
 for _, kind in ipairs({'result', 'errors', 'data'}) do

@@ -96,9 +96,8 @@ local function recover(run, row)
   return 'dead'
 end
 
--- All rows of the group `finished`: kind (completed, failed), id, attempts, run_ms, cost, retry_ms, reason, group, blob.
--- Reads
--- and checks everything first, then writes. Answers one word per row.
+-- All rows of the group `finished`: kind (completed, failed), id, attempts, run_ms, cost, retry_ms, reason, group,
+-- blob. Reads and checks everything first, then writes. Answers one word per row.
 local function finish_all(rows)
   local runs, words, seen, reached, fields, names = {}, {}, {}, {}, {}, {}
   for i, f in ipairs(rows) do

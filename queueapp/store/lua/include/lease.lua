@@ -1,7 +1,6 @@
 -- Leasing: the token (worker, seq), the commit of what `pick` found, and the rows of a reply.
--- A row of the reply: id, attempts, errors, crashes, lease start, deadline, task number, text of the row, ready since ('' =
--- as the row says).
--- seq = stored: no new lease, the same jobs again. seq < stored: a call that came too late.
+-- A row of the reply: id, attempts, errors, crashes, lease start, deadline, task number, text of the row, ready since
+-- ('' = as the row says). seq = stored: no new lease, the same jobs again. seq < stored: a call that came too late.
 
 -- Rows that the call with this seq leased before.
 local function leased_before(worker, seq)
@@ -87,7 +86,8 @@ local function lease(known, worker, seq, want, begin, lease_ms)
   if held_ > 0 and known.alone and redis.call('SISMEMBER', P .. 'held:' .. worker, known.alone) == 1 then
     want = 0 -- a suspect runs alone
   end
-  local found = want > 0 and pick(math.min(want, 100), held_ == 0) or {jobs = {}, expired = {}, broken = {}, passed = {}}
+  local found = {jobs = {}, expired = {}, broken = {}, passed = {}}
+  if want > 0 then found = pick(math.min(want, 100), held_ == 0) end
   local rows = commit_leases(found, worker, seq, lease_ms, begin)
   local first = found.jobs[1]
   redis.call('HSET', key, 'seq', seq)

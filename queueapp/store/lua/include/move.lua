@@ -4,7 +4,8 @@
 local moves
 
 local function no_moves()
-  moves = {add = {}, remove = {}, waiting = {}, touched = {}, ended = {}, unlink = {}, stats = {}, groups = {}, seen = {}}
+  moves = {add = {}, remove = {}, waiting = {}, touched = {}, ended = {}, unlink = {}, stats = {},
+    groups = {}, seen = {}}
 end
 no_moves()
 

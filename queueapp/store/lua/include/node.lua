@@ -1,8 +1,8 @@
 -- A node of the walk: the root over tenants (name ''), and each tenant over its lanes. Writes are kept in memory until
 -- `flush`, so that many moves of one pointer cost one command. Start-time fair queueing, tags at dispatch:
 -- V never decreases while the node lives; a child in the walk has a start tag S; one out of it that is ahead of V keeps
--- its finish tag F in `tags`. Ordered policies use the same sets with the rank of the head as S, and neither V nor tags.
--- Guarded by tests/model/test_parity.py, which demands the order of queueapp/policies/tree.py to the id.
+-- its finish tag F in `tags`. Ordered policies use the same sets with the rank of the head as S, and neither V nor
+-- tags. Guarded by tests/model/test_parity.py, which demands the order of queueapp/policies/tree.py to the id.
 local nodes = {}
 local boosts = {}       -- tenant|lane → continuations served in a row while fresh work waited; false = forget
 local gone_tenants = {} -- tenants that lost their last waiting job or their finish tag, looked at by `flush_nodes`

@@ -82,9 +82,9 @@ local function load_reach(root)
   end
 end
 
--- Shall a busy worker stop in front of a suspect that has been passed over for `passed` ms, so that it becomes empty? For
--- the first quarter of 5..10 s, of 10..20 s, of 20..40 s and so on: in the end that is longer than any running job, and
--- no pool stands still for more than a quarter of the time.
+-- Shall a busy worker stop in front of a suspect that has been passed over for `passed` ms, so that it becomes empty?
+-- For the first quarter of 5..10 s, of 10..20 s, of 20..40 s and so on: in the end that is longer than any running
+-- job, and no pool stands still for more than a quarter of the time.
 local function must_drain(passed)
   if passed < 5000 then return false end
   local start = 5000

@@ -1,8 +1,8 @@
 -- The row of a job. `job:<id>` is a STRING: a header and the opaque payload. Its first byte is `p` or `s` until the
 -- first lease; from then on a HASH `run:<id>` holds the state, and the byte becomes `h` when the job waits again.
--- Header: state, version 1, then `|`-separated: submitted ms (and `+` the ms until it is due, of a job enqueued for later),
--- task number, tenant, lane ('' = main), priority ('' = 0),
--- tier (c or ''), cost ('' = undeclared), max_attempts ('' = 1), max_crashes ('' = 3), expiry ms, fingerprint, newline.
+-- Header: state, version 1, then `|`-separated: submitted ms (and `+` the ms until it is due, of a job enqueued for
+-- later), task number, tenant, lane ('' = main), priority ('' = 0), tier (c or ''), cost ('' = undeclared),
+-- max_attempts ('' = 1), max_crashes ('' = 3), expiry ms, fingerprint, newline.
 local HEADER = '^(.)1(%d+)%+?(%d*)|(%d+)|([^|]+)|([^|]*)|(%-?%d*)|(c?)|([^|]*)|(%d*)|(%d*)|(%d*)|([^\n]*)\n'
 
 local function build_row(state, j, submitted, task)
@@ -21,7 +21,8 @@ local function parse_row(text)
     string.match(text, HEADER)
   if not state then return nil end
   return {
-    state = state, submitted = submitted, delay = tonumber(delay), task = task, tenant = tenant, lane = lane == '' and 'main' or lane,
+    state = state, submitted = submitted, delay = tonumber(delay), task = task, tenant = tenant,
+    lane = lane == '' and 'main' or lane,
     priority = tonumber(priority) or 0, tier = tier, cost = tonumber(cost), max_attempts = tonumber(attempts) or 1,
     max_crashes = tonumber(crashes) or 3, expires = tonumber(expires), fingerprint = fingerprint,
   }
@@ -41,11 +42,11 @@ local function read_row(id)
 end
 
 -- The run hash: s state, a attempts, en attempt that ended, w worker, st lease start, t tenant, l lane (absent = main),
--- n task number, ch charge, fs tenant's tag after it; and its history: e errors, c crashes, f forgiven, r rank, b begun,
--- s1 first lease start (absent = st), sp when a suspect was first passed over, ls seq of the leasing call, sm submitted,
--- rd ready since, of a job that waited again (absent = submitted or due), uk unknown task since, o outcome or reason,
--- te time of the end, g group of a dead letter.
--- nil when there is no hash; nil and true when its key has a wrong type.
+-- n task number, ch charge, fs tenant's tag after it; and its history: e errors, c crashes, f forgiven, r rank, b
+-- begun, s1 first lease start (absent = st), sp when a suspect was first passed over, ls seq of the leasing call, sm
+-- submitted, rd ready since, of a job that waited again (absent = submitted or due), uk unknown task since, o outcome
+-- or reason, te time of the end, g group of a dead letter. nil when there is no hash; nil and true when its key has a
+-- wrong type.
 local function read_run(id)
   local v = redis.pcall('HMGET', P .. 'run:' .. id, 's', 'a', 'en', 'w', 'st', 't', 'l', 'n', 'ch', 'fs')
   if v.err or not v[1] then return nil, v.err and true end

@@ -49,7 +49,8 @@ local function pool_open()
   return not pool.paused and not (pool.max and slots_used('p') >= pool.max)
 end
 
--- What is configured for (tenant, lane), looked up once a call: name, the limits of both, and the scopes that count slots.
+-- What is configured for (tenant, lane), looked up once a call: name, the limits of both, and the scopes that count
+-- slots.
 local function scope_of(t, l)
   local by_lane = scope_cache[t]
   if not by_lane then

@@ -1,0 +1,120 @@
+"""From a task with arguments to a job that only the store can still refuse: checked, encoded, its tenant found.
+
+`client` and `bulk` call `prepare` before anything is written anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from queueapp.codec import decode_arguments, digest, encode_arguments, fingerprint
+from queueapp.compat import Task
+from queueapp.conf import default_alias, settings
+from queueapp.errors import PayloadTooLarge
+from queueapp.producer.backoff import to_options
+from queueapp.producer.discovery import registry
+from queueapp.producer.results import DEFERRED, DuctorResult, sent_result
+from queueapp.producer.task import DuctorTask, adopt
+from queueapp.producer.tenancy import resolve_tenant
+from queueapp.states import State
+from queueapp.store import shards
+from queueapp.store.ids import new_id
+from queueapp.store.records import Enqueued, NewJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A job that nothing but the store can refuse any more."""
+
+    task: DuctorTask
+    job: NewJob
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+    @property
+    def pool(self) -> str:
+        return self.task.queue_name
+
+    @property
+    def sender(self) -> type:
+        """The backend's class: the sender of signals, as django.tasks has it."""
+        return type(self.task.get_backend())
+
+    def result(self, accepted: Enqueued) -> DuctorResult:
+        """The handle of the job that the store answered with."""
+        public_id = shards.keys(self.pool).public_id(accepted.id)
+        return sent_result(
+            self.task, public_id, self.args, self.kwargs, state=self.first_state, outcome=accepted.outcome
+        )
+
+    def deferred(self) -> DuctorResult:
+        """The handle of a job that its transaction will send."""
+        public_id = shards.keys(self.pool).public_id(self.job.id)
+        return sent_result(self.task, public_id, self.args, self.kwargs, state=DEFERRED, outcome=DEFERRED)
+
+    @property
+    def first_state(self) -> str:
+        """Where the job stands once accepted, as far as the producer's clock can tell."""
+        after = self.task.run_after
+        later = after is not None and after.timestamp() > datetime.now().timestamp()
+        return State.SCHEDULED.value if later else State.PENDING.value
+
+
+def prepare(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Prepared:
+    """Check and encode a job, without the store and without our tables; a host's tenant resolvers may be asked."""
+    ours = adopt(task)
+    payload = encode_arguments(args, kwargs, _options(ours), typed=ours.typed)
+    if len(payload) > settings.max_payload_bytes:
+        raise PayloadTooLarge(
+            f"The arguments of {ours.module_path} have {len(payload)} bytes as JSON; MAX_PAYLOAD_BYTES allows "
+            f"{settings.max_payload_bytes}. Store large data elsewhere and pass where it is."
+        )
+    name = ours.module_path
+    key = ours.idempotency_key
+    job = NewJob(
+        id=new_id(),
+        task=name,
+        tenant=resolve_tenant(ours.tenant, name),
+        payload=payload,
+        fingerprint=fingerprint(name, payload, canonical=key is not None),
+        lane=ours.lane,
+        priority=int(ours.priority),
+        cost=ours.cost or 0,
+        due_ms=_due_ms(ours.run_after),
+        expires_after_ms=max(1, round(ours.expires_after * 1000)) if ours.expires_after else 0,
+        max_attempts=ours.max_attempts or settings.max_attempts,
+        max_crashes=ours.max_crashes or settings.max_crashes,
+        idempotency=digest(key) if key is not None else "",
+        idempotency_ttl_ms=settings.idempotency_ttl_ms,
+    )
+    # As the worker will get them: a copy, in which a tuple is a list unless the task is typed.
+    args, kwargs, _ = decode_arguments(payload)
+    return Prepared(task=ours, job=job, args=args, kwargs=kwargs)
+
+
+def _options(task: DuctorTask) -> dict[str, Any]:
+    """What a worker must know of this job beyond what its row and its task say."""
+    found: dict[str, Any] = {}
+    declared = registry.get(task.module_path)
+    # What @task says the worker reads from its own code, so that a deploy changes it for waiting jobs, too.
+    if task.backoff is not None and (declared is None or declared.backoff != task.backoff):
+        portable = to_options(task.backoff)
+        if portable is not None:
+            found["backoff"] = portable
+    if task.backend != default_alias():
+        found["backend"] = task.backend
+    if task.metadata:
+        found["metadata"] = task.metadata
+    if task.sensitive:
+        found["sensitive"] = list(task.sensitive) if isinstance(task.sensitive, tuple) else True
+    if declared is not None and declared.typed != task.typed:
+        found["typed"] = task.typed
+    return found
+
+
+def _due_ms(run_after: datetime | None) -> int:
+    # A naive moment gets here only with USE_TZ off, where it means the local time of the process, as Django sets it.
+    return 0 if run_after is None else round(run_after.timestamp() * 1000)
