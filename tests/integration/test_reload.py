@@ -39,6 +39,11 @@ def write_code(place: Path, version: str) -> Path:
     return code
 
 
+def in_place(place: Path) -> dict[str, str]:
+    """The variables of a process that has the changing code as an app."""
+    return {"PYTHONPATH": str(place), "TEST_APPS": "changing_jobs"}
+
+
 def run_old_then_new(store: Store, place: Path) -> str:
     """Starts a job, changes its code while it runs, and waits until the new code runs it. Its id."""
     job = NewJob(
@@ -67,7 +72,7 @@ def test_changed_code_starts_it_anew_and_work_is_handed_back(
     manage: Manage, store: Store, reads: Reads, tmp_path: Path
 ) -> None:
     write_code(tmp_path, "old")
-    running = manage("worker", "--reload", env={"PYTHONPATH": str(tmp_path)})
+    running = manage("worker", "--reload", env=in_place(tmp_path))
     running.wait_for("Worker started")
     job_id = run_old_then_new(store, tmp_path)
     (tmp_path / "go").touch()
@@ -106,7 +111,7 @@ def test_c144_it_waits_for_nobody_loses_nothing_and_leaves_one_leader(
 ) -> None:
     """C144: a worker that reloads in the middle of a job hands it back; no second leader stays; SIGTERM still works."""
     write_code(tmp_path, "old")
-    running = manage("worker", "--reload", "--with-scheduler", env={"PYTHONPATH": str(tmp_path)}, LEADER_TTL_SECONDS=2)
+    running = manage("worker", "--reload", "--with-scheduler", env=in_place(tmp_path), LEADER_TTL_SECONDS=2)
     running.wait_for("Leading")
     first = until(lambda: reads.overview().leader)
     job_id = run_old_then_new(store, tmp_path)
