@@ -112,7 +112,7 @@ def _note(instance: Pool | Tenant | TenantLimits, using: str, *, gone: bool = Fa
             changes.gone_tenants[instance.pk] = instance.key
     # One registration per change, because a rolled-back savepoint takes its registrations along. The first that runs
     # delivers all changes together; the others find nothing left.
-    transaction.on_commit(_deliver, using=using, robust=True)
+    transaction.on_commit(deliver, using=using, robust=True)
 
 
 def deliver_now() -> None:
@@ -125,7 +125,8 @@ def deliver_now() -> None:
         _push(name, with_pool, scopes, time.monotonic() + PATIENT_S)
 
 
-def _deliver() -> None:
+def deliver() -> None:
+    """One try to bring into force what a transaction of this thread changed: the hook that its commit calls."""
     global _quiet_until
     changes, _pending.changes = _pending.changes, None
     if changes is None:
@@ -148,9 +149,10 @@ def _deliver() -> None:
 def _by_pool(changes: _Changes) -> Iterator[tuple[str, bool, list[Scope]]]:
     """(pool's name, whether its own settings changed, its scopes that changed). What was rolled back has no name."""
     pools = changes.pools | {pool_id for pool_id, _, _ in changes.limits}
-    names = _values(Pool.objects.values_list("pk", "name"), pools) | changes.gone_pools
+    # A row that is there is believed before the memory of one that went: its transaction may have rolled back since.
+    names = changes.gone_pools | _values(Pool.objects.values_list("pk", "name"), pools)
     tenants = {tenant_id for _, tenant_id, _ in changes.limits}
-    keys = _values(Tenant.objects.values_list("pk", "key"), tenants) | changes.gone_tenants
+    keys = changes.gone_tenants | _values(Tenant.objects.values_list("pk", "key"), tenants)
     for pool_id in sorted(pools & names.keys()):
         scopes = [(keys[tenant], lane) for pool, tenant, lane in changes.limits if pool == pool_id and tenant in keys]
         yield names[pool_id], pool_id in changes.pools, scopes

@@ -80,7 +80,7 @@ def drain(
     try:
         while True:
             deferred.send()
-            if shards.stand_in is None:
+            if shards.stand_in is None and deferred.waits(delivery.deliver):
                 # Weights and pauses that the test saved come into force, too, where there is a store for them.
                 delivery.deliver_now()
             for name in [pool] if pool is not None else sorted(shards.pools()):

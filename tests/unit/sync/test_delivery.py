@@ -57,6 +57,19 @@ def test_nothing_is_in_force_before_the_commit(commit: Callable[[], Any], pool: 
     assert len(scopes()) == 1
 
 
+def test_a_deletion_that_was_rolled_back_does_not_name_the_pool_for_ever(
+    commit: Callable[[], Any], pool: Pool, tenant: Tenant
+) -> None:
+    kept = pool.pk
+    with transaction.atomic():
+        pool.delete()
+        transaction.set_rollback(True)
+    Pool.objects.filter(pk=kept).update(name="post")
+    with commit():
+        TenantLimits.objects.create(pool_id=kept, tenant=tenant, weight=4)
+    assert scopes("post") == {("acme", ""): ScopeLimits(tenant="acme", weight=4.0)}
+
+
 def test_what_was_rolled_back_with_its_savepoint_is_not_in_force(
     commit: Callable[[], Any], pool: Pool, tenant: Tenant
 ) -> None:
