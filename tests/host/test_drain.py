@@ -14,6 +14,7 @@ from queueapp.errors import StoreUnavailable, UnknownTask
 from queueapp.producer.discovery import registry
 from queueapp.store import connection, shards
 from queueapp.store.store import Store
+from queueapp.sync import delivery
 from queueapp.testing import DrainLimit, Ductor, StoreBlocked, drain, immediate, recorded, throwaway_store
 from queueapp.testing.blocking import block
 from queueapp.testing.factories import PoolFactory, TenantLimitsFactory
@@ -222,6 +223,14 @@ class TestTheRealStore:
         ductor.drain(max_jobs=8)
 
         assert [tenant for tenant, _ in ran].count("big") == 6
+
+    def test_what_an_earlier_test_rolled_back_is_not_looked_up(
+        self, ductor: Ductor, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A test that asked for no database must not meet it because of another's changes."""
+        monkeypatch.setattr(delivery._pending, "changes", delivery._Changes(pools={1}))
+        send_invoice.enqueue(1)
+        assert len(ductor.drain()) == 1
 
     @pytest.mark.django_db
     def test_a_paused_pool_rests(self, ductor: Ductor) -> None:

@@ -70,6 +70,19 @@ def test_a_deletion_that_was_rolled_back_does_not_name_the_pool_for_ever(
     assert scopes("post") == {("acme", ""): ScopeLimits(tenant="acme", weight=4.0)}
 
 
+def test_a_deletion_that_was_rolled_back_does_not_name_the_tenant_for_ever(
+    commit: Callable[[], Any], pool: Pool, tenant: Tenant
+) -> None:
+    kept = tenant.pk
+    with transaction.atomic():
+        tenant.delete()
+        transaction.set_rollback(True)
+    Tenant.objects.filter(pk=kept).update(key="other")
+    with commit():
+        TenantLimits.objects.create(pool=pool, tenant_id=kept, weight=4)
+    assert scopes() == {("other", ""): ScopeLimits(tenant="other", weight=4.0)}
+
+
 def test_what_was_rolled_back_with_its_savepoint_is_not_in_force(
     commit: Callable[[], Any], pool: Pool, tenant: Tenant
 ) -> None:
