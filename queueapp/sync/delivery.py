@@ -1,7 +1,7 @@
 """After a save: notes what a transaction touched and carries it over once, when it has committed.
 
-Runs in the thread that saved; changes are noted per thread, as Django's connections are. Only rows in the database of
-`DUCTOR["DATABASE"]` are intent: a copy of them elsewhere changes nothing.
+What was touched lives in the hook itself, so that a transaction which rolls back takes both along. Only rows in the
+database of `DUCTOR["DATABASE"]` are intent: a copy of them elsewhere changes nothing.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from django.core.signals import setting_changed
-from django.db import transaction
+from django.db import connections
 from django.db.models.signals import post_delete, post_save
 
 from queueapp.conf import settings
@@ -50,11 +50,23 @@ class _Changes:
     """Id → key of tenants that were deleted."""
 
 
-class _Pending(threading.local):
-    changes: _Changes | None = None
+class Delivery:
+    """The hook that a commit calls, with what its transaction touched. Whoever runs it first delivers."""
+
+    def __init__(self) -> None:
+        # Django logs it when a robust callback raised. Of the instance: in the class's body it would name the class.
+        self.__qualname__ = "queueapp.sync.delivery.Delivery"
+        self.changes = _Changes()
+        self.delivered = False
+        """Changes that come later wait in another one."""
+
+    def __call__(self) -> None:
+        """One try, which neither holds the caller for long nor fails it."""
+        if not self.delivered:
+            self.delivered = True
+            _try(self.changes)
 
 
-_pending = _Pending()
 _quiet_until = 0.0
 
 
@@ -100,37 +112,47 @@ def _on_setting_changed(*, setting: str, **_: Any) -> None:
 def _note(instance: Pool | Tenant | TenantLimits, using: str, *, gone: bool = False) -> None:
     if using != settings.database:
         return
-    changes = _pending.changes = _pending.changes or _Changes()
+    connection = connections[using]
+    if not (connection.in_atomic_block or connection.get_autocommit()):
+        return  # commits by hand call no hooks: the repair brings it over
+    open_ones = [each for each in _waiting() if not each.delivered]
+    hook = open_ones[-1] if open_ones else Delivery()
     match instance:
         case Pool():
-            changes.pools.add(instance.pk)
+            hook.changes.pools.add(instance.pk)
             if gone:
-                changes.gone_pools[instance.pk] = instance.name
+                hook.changes.gone_pools[instance.pk] = instance.name
         case TenantLimits():
-            changes.limits.add((instance.pool_id, instance.tenant_id, instance.lane))
+            hook.changes.limits.add((instance.pool_id, instance.tenant_id, instance.lane))
         case Tenant():
-            changes.gone_tenants[instance.pk] = instance.key
-    # One registration per change, because a rolled-back savepoint takes its registrations along. The first that runs
-    # delivers all changes together; the others find nothing left.
-    transaction.on_commit(deliver, using=using, robust=True)
+            hook.changes.gone_tenants[instance.pk] = instance.key
+    # Registered for each change, because a rolled-back savepoint takes its registrations along.
+    connection.on_commit(hook, robust=True)
 
 
-def deliver_now() -> None:
-    """Bring into force what this thread has changed, also inside the transaction of a TestCase, which never commits.
+def _waiting() -> list[Delivery]:
+    """Those that wait for a commit of this thread, oldest first; after a rollback there are none."""
+    connection: Any = connections[settings.database]
+    return list(dict.fromkeys(hook for _, hook, _ in connection.run_on_commit if isinstance(hook, Delivery)))
 
-    For the tests of hosts: it takes the time it takes, and raises what the store refuses.
+
+def deliver_now(except_for: Collection[Delivery] = ()) -> list[Delivery]:
+    """Bring into force what waits for a commit of this thread, also for that of a TestCase, which never comes.
+
+    For the tests of hosts: it takes the time it takes, and raises what the store refuses. Returns what it delivered:
+    what the rows of a whole class of tests asked is delivered once more in each of its tests, as each has a store of
+    its own.
     """
-    changes, _pending.changes = _pending.changes, None
-    for name, with_pool, scopes in _by_pool(changes or _Changes()):
-        _push(name, with_pool, scopes, time.monotonic() + PATIENT_S)
+    hooks = [hook for hook in _waiting() if hook not in except_for]
+    for hook in hooks:
+        hook.delivered = True
+        for name, with_pool, scopes in _by_pool(hook.changes):
+            _push(name, with_pool, scopes, time.monotonic() + PATIENT_S)
+    return hooks
 
 
-def deliver() -> None:
-    """One try to bring into force what a transaction of this thread changed: the hook that its commit calls."""
+def _try(changes: _Changes) -> None:
     global _quiet_until
-    changes, _pending.changes = _pending.changes, None
-    if changes is None:
-        return
     if time.monotonic() < _quiet_until:
         logger.info("left to the scheduler's repair: the store was away a moment ago")
         return

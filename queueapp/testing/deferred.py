@@ -44,13 +44,6 @@ def send(except_for: Collection[Callback] = ()) -> None:
                 callback()
 
 
-def waits(callback: Callback) -> bool:
-    """Whether this one of ours waits for a commit of the test's own."""
-    return any(
-        entry[1] is callback for connection in connections.all(initialized_only=True) for entry in _waiting(connection)
-    )
-
-
 def _waiting(connection: Any) -> list[tuple[set[str], Callback, bool]]:
     """(ids of the savepoints around it, callback, robust). The list itself may be another one after a rollback."""
     waiting: list[tuple[set[str], Callback, bool]] = connection.run_on_commit

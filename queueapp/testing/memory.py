@@ -252,6 +252,9 @@ class AsyncShard:
     async def read_job(self, job_id: str) -> JobRecord | None:
         return self._shard.job(job_id)
 
+    async def read_jobs(self, ids: Sequence[str]) -> list[JobRecord | None]:
+        return self._shard.jobs(ids)
+
 
 class Memory:
     """Every pool's shard, made when first asked for. It is `shards.stand_in` while a test records."""

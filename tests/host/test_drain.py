@@ -224,13 +224,24 @@ class TestTheRealStore:
 
         assert [tenant for tenant, _ in ran].count("big") == 6
 
-    def test_what_an_earlier_test_rolled_back_is_not_looked_up(
-        self, ductor: Ductor, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A test that asked for no database must not meet it because of another's changes."""
-        monkeypatch.setattr(delivery._pending, "changes", delivery._Changes(pools={1}))
+    def test_a_test_without_a_database_meets_none(self, ductor: Ductor) -> None:
         send_invoice.enqueue(1)
         assert len(ductor.drain()) == 1
+
+    @pytest.mark.django_db
+    def test_what_the_test_saved_is_carried_over_once(self, ductor: Ductor, monkeypatch: pytest.MonkeyPatch) -> None:
+        PoolFactory.create(name="default")
+        pushed: list[str] = []
+        push = delivery._push
+
+        def noted(name: str, *rest: Any) -> None:
+            pushed.append(name)
+            push(name, *rest)
+
+        monkeypatch.setattr(delivery, "_push", noted)
+        for number in range(3):
+            send_invoice.enqueue(number)
+        assert (len(ductor.drain()), pushed) == (3, ["default"])
 
     @pytest.mark.django_db
     def test_a_paused_pool_rests(self, ductor: Ductor) -> None:

@@ -22,6 +22,7 @@ from queueapp.testing import (
     recorded,
     throwaway_store,
 )
+from queueapp.testing.factories import PoolFactory
 from tests.host.shop import count_users, count_users_here, in_one_block, ran, send_invoice, where_am_i
 
 pytestmark = pytest.mark.compat
@@ -225,3 +226,22 @@ def test_a_mode_that_is_none_is_refused() -> None:
 
     with pytest.raises(ValueError, match="recorded, immediate, store"):
         Wrong().setUp()
+
+
+class RowsOfTheClass(TestCase):
+    """What the rows of a class ask is in force in each of its tests, as each has a store of its own."""
+
+    @classmethod
+    def setUpTestData(cls) -> None:
+        PoolFactory.create(name="default", paused=True)
+
+    def test_in_one_test(self) -> None:
+        self._nothing_runs()
+
+    def test_in_the_next(self) -> None:
+        self._nothing_runs()
+
+    def _nothing_runs(self) -> None:
+        with throwaway_store():
+            send_invoice.enqueue(1)
+            assert len(drain()) == 0

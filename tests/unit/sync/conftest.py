@@ -31,6 +31,5 @@ def commit(redis_url: str, django_capture_on_commit_callbacks: DjangoCaptureOnCo
 @pytest.fixture(autouse=True)
 def _from_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "_turn", comparison.Turn())
-    monkeypatch.setattr(delivery, "_pending", delivery._Pending())
     for module in (intent, delivery, comparison):
         monkeypatch.setattr(module, "versions", intent._Versions())

@@ -28,6 +28,17 @@ from tests.unit.sync.looking import counted, scopes
 pytestmark = pytest.mark.django_db
 
 
+def pool_id(name: str) -> int:
+    return Pool.objects.get(name=name).pk
+
+
+def seen_changes(monkeypatch: pytest.MonkeyPatch) -> list[delivery._Changes]:
+    """What is delivered from now on; it is not."""
+    seen: list[delivery._Changes] = []
+    monkeypatch.setattr(delivery, "_try", seen.append)
+    return seen
+
+
 # -- after a save ------------------------------------------------------------------------------------------------
 
 
@@ -92,6 +103,34 @@ def test_what_was_rolled_back_with_its_savepoint_is_not_in_force(
             transaction.set_rollback(True)
         TenantLimits.objects.create(pool=pool, tenant=tenant, lane="bulk", weight=3)
     assert set(scopes()) == {("acme", "bulk")}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_rolled_back_leaves_nothing_to_the_next(
+    redis_url: str, pool: Pool, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with transaction.atomic():
+        Pool.objects.create(name="never")
+        pool.delete()
+        transaction.set_rollback(True)
+    asked = seen_changes(monkeypatch)
+    with transaction.atomic():
+        other = TenantLimits.objects.create(pool_id=pool_id("mail"), tenant=tenant, weight=4)
+    assert asked == [delivery._Changes(limits={(other.pool_id, other.tenant_id, "")})]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_under_commits_by_hand_saves_work_and_repair_brings_them_over(redis_url: str, tenant: Tenant) -> None:
+    transaction.set_autocommit(False)
+    try:
+        pool = Pool.objects.create(name="mail")
+        TenantLimits.objects.create(pool=pool, tenant=tenant, weight=4)
+        transaction.commit()
+    finally:
+        transaction.set_autocommit(True)
+    assert scopes() == {}
+    sync.repair()
+    assert scopes() == {("acme", ""): ScopeLimits(tenant="acme", weight=4.0)}
 
 
 def test_many_rows_of_a_transaction_go_over_together(
