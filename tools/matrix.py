@@ -32,9 +32,9 @@ MOMENTS = (
     "tests/host",
     "tests/unit/admin",
     "tests/unit/api",
+    "tests/unit/outbox",
     "tests/unit/sync",
     "tests/unit/test_backend.py",
-    "tests/unit/test_outbox.py",
     "tests/unit/test_results.py",
 )
 """Where tests stand that give or show moments."""

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from time import monotonic
 
 import pytest
 
 from queueapp.scheduler.loop import Scheduler
-from queueapp.store.records import Completed
 from queueapp.sync.installation import Ownership
-from queueapp.worker.faults import Faults
-from queueapp.worker.line import Line
-from queueapp.worker.loop import EXIT_DONE, Worker, WorkerOptions
-from queueapp.worker.parker import Parker
-from queueapp.worker.slots import Held, Outcome
-from tests.unit.fake_store import FakeBlocking, FakeStore
+from queueapp.worker.loop import EXIT_DONE
+from tests.unit.fake_store import FakeStore
+from tests.unit.running import Running
 from tests.unit.test_scheduler import Duties
 
 
@@ -35,36 +31,6 @@ class Said(Ownership):
         self.next_at = monotonic() + 0.01
 
 
-class Worked:
-    """A worker in a thread; its bodies wait for `gate`."""
-
-    def __init__(self, store: FakeStore, ownership: Said, gate: threading.Event, **options: object) -> None:
-        self.gate = gate
-        blocking = FakeBlocking()
-        self.worker = Worker(
-            [Line("pool", store, "w", lease_ms=30_000)],
-            WorkerOptions(slots=1, **options),  # type: ignore[arg-type]
-            lambda post: Parker(lambda: blocking, ["pool"], post),
-            ownership=ownership,
-            run=self._run,
-        )
-        self.code: int | None = None
-        self.thread = threading.Thread(target=self._work, daemon=True)
-        self.thread.start()
-
-    def _run(self, held: Held, faults: Faults) -> Outcome:
-        self.gate.wait(10)
-        return Completed(id=held.job.id, attempts=held.job.attempts, run_ms=0)
-
-    def _work(self) -> None:
-        self.code = self.worker.run()
-
-    def join(self) -> int | None:
-        self.thread.join(10)
-        assert not self.thread.is_alive()
-        return self.code
-
-
 @pytest.fixture
 def store() -> FakeStore:
     return FakeStore()
@@ -75,19 +41,9 @@ def ownership() -> Said:
     return Said()
 
 
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    event = threading.Event()
-    yield event
-    event.set()
-
-
-def test_a_worker_leases_nothing_while_the_namespace_is_foreign(
-    store: FakeStore, ownership: Said, gate: threading.Event
-) -> None:
-    gate.set()
+def test_a_worker_leases_nothing_while_the_namespace_is_foreign(store: FakeStore, ownership: Said) -> None:
     ownership.foreign = True
-    worked = Worked(store, ownership, gate)
+    running = Running(store, slots=1, ownership=ownership).start()
     store.add(5)
     looks = ownership.looks
     store.wait(lambda: ownership.looks > looks + 10)
@@ -96,15 +52,17 @@ def test_a_worker_leases_nothing_while_the_namespace_is_foreign(
 
     ownership.foreign = False
     store.wait(lambda: len(store.outcomes) == 5)
-    worked.worker.stop()
-    assert worked.join() == EXIT_DONE
+    running.worker.stop()
+    assert running.join() == EXIT_DONE
 
 
 def test_what_runs_when_it_is_taken_over_ends_as_usual(
     store: FakeStore, ownership: Said, gate: threading.Event
 ) -> None:
     store.add(2, "slow")
-    worked = Worked(store, ownership, gate)
+    running = Running(store, slots=1, ownership=ownership)
+    running.bodies["slow"] = lambda held: gate.wait(10)
+    running.start()
     store.wait(lambda: store.begun == {"j0"})
     ownership.foreign = True
     store.wait(lambda: ownership.barred)
@@ -113,18 +71,20 @@ def test_what_runs_when_it_is_taken_over_ends_as_usual(
     looks = ownership.looks
     store.wait(lambda: ownership.looks > looks + 10)
     assert set(store.outcomes) == {"j0"}
-    worked.worker.stop()
-    assert worked.join() == EXIT_DONE
+    running.worker.stop()
+    assert running.join() == EXIT_DONE
 
 
 def test_a_batch_ends_when_it_is_taken_over(store: FakeStore, ownership: Said, gate: threading.Event) -> None:
     store.add(2, "slow")
-    worked = Worked(store, ownership, gate, batch=True)
+    running = Running(store, slots=1, batch=True, ownership=ownership)
+    running.bodies["slow"] = lambda held: gate.wait(10)
+    running.start()
     store.wait(lambda: store.begun == {"j0"})
     ownership.foreign = True
     store.wait(lambda: ownership.barred)
     gate.set()
-    assert worked.join() == EXIT_DONE
+    assert running.join() == EXIT_DONE
     assert set(store.outcomes) == {"j0"}
 
 
@@ -163,9 +123,8 @@ def test_a_scheduler_neither_leads_nor_does_its_duties_while_the_namespace_is_fo
     assert not thread.is_alive()
 
 
-def until(condition: object) -> None:
+def until(condition: Callable[[], bool]) -> None:
     """Looks again and again, at most ten seconds."""
-    assert callable(condition)
     deadline, pause = monotonic() + 10, threading.Event()
     while not condition():
         assert monotonic() < deadline

@@ -4,78 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
 
 import pytest
 
 from queueapp.errors import StoreError
-from queueapp.store.records import Completed, Cycle
-from queueapp.worker.faults import Faults
+from queueapp.store.records import Cycle
 from queueapp.worker.line import Line
-from queueapp.worker.loop import EXIT_CUT_SHORT, EXIT_DONE, Worker, WorkerOptions
-from queueapp.worker.parker import Parker
-from queueapp.worker.slots import Held, Outcome
-from tests.unit.fake_store import FakeBlocking, FakeStore
-
-Body = Callable[[Held], object]
-
-
-class Running:
-    """A worker in a thread of its own, over one or more fake stores, with bodies that a test controls."""
-
-    def __init__(self, *stores: FakeStore, lease_ms: int = 30_000, **options: object) -> None:
-        self.blocking = FakeBlocking()
-        self._store = stores[0]
-        self.bodies: dict[str, Body] = {}
-        self.started: list[str] = []
-        self.lines = [Line(f"pool{i}", store, "w", lease_ms=lease_ms) for i, store in enumerate(stores)]
-        keys = [line.pool for line in self.lines]
-        self.worker = Worker(
-            self.lines,
-            WorkerOptions(**options),  # type: ignore[arg-type]
-            lambda post: Parker(lambda: self.blocking, keys, post),
-            run=self._run,
-        )
-        self.code: int | None = None
-        self.thread = threading.Thread(target=self._work, daemon=True)
-
-    def _work(self) -> None:
-        self.code = self.worker.run()
-
-    def _run(self, held: Held, faults: Faults) -> Outcome:
-        self.started.append(held.job.id)
-        body = self.bodies.get(held.job.task)
-        if body:
-            body(held)
-        return Completed(id=held.job.id, attempts=held.job.attempts, run_ms=0)
-
-    def start(self) -> Running:
-        self.thread.start()
-        return self
-
-    def wait_turn(self) -> None:
-        """Until the I/O thread has gone round twice more, which it does each second at least."""
-        for _ in range(2):
-            before = self.worker.turned_at
-            self._store.wait(lambda before=before: self.worker.turned_at > before)  # type: ignore[misc]
-
-    def join(self) -> int | None:
-        self.thread.join(10)
-        assert not self.thread.is_alive()
-        return self.code
+from queueapp.worker.loop import EXIT_CUT_SHORT, EXIT_DONE
+from queueapp.worker.slots import Held
+from tests.unit.fake_store import FakeStore
+from tests.unit.running import Running
 
 
 @pytest.fixture
 def store() -> FakeStore:
     return FakeStore()
-
-
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    """Bodies that wait for it are let go at the end in any case."""
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 def test_batch_runs_everything_and_ends(store: FakeStore) -> None:
@@ -102,7 +45,7 @@ def test_slow_jobs_are_never_leased_ahead(store: FakeStore) -> None:
         nonlocal most
         with store.lock:
             most = max(most, len(store.active))
-        time.sleep(0.03)
+        time.sleep(0.03)  # a body that takes longer than the look-ahead
 
     running.bodies["tests.noop"] = watch
     running.start().join()
@@ -258,7 +201,7 @@ def test_pools_take_turns(store: FakeStore) -> None:
     store.add(40, "slow")
     other.add(40, "slow", prefix="o")
     running = Running(store, other, slots=2, batch=True)
-    running.bodies["slow"] = lambda held: time.sleep(0.003)
+    running.bodies["slow"] = lambda held: time.sleep(0.003)  # bodies that take a while
     running.start().join()
     assert len(store.outcomes) == len(other.outcomes) == 40
     first_half = running.started[:40]
@@ -281,12 +224,11 @@ def test_a_pool_whose_calls_are_refused_takes_no_slot_from_the_others(store: Fak
 
 
 def test_leases_are_extended_and_a_lost_one_is_told(store: FakeStore, gate: threading.Event) -> None:
-    lost = threading.Event()
+    bodies: list[Held] = []
 
     def body(held: Held) -> None:
-        while not held.lost and not gate.is_set():
-            time.sleep(0.005)
-        lost.set()
+        bodies.append(held)
+        gate.wait(10)
 
     store.add(1, "slow")
     running = Running(store, slots=1, lease_ms=150)
@@ -295,7 +237,8 @@ def test_leases_are_extended_and_a_lost_one_is_told(store: FakeStore, gate: thre
     store.wait(lambda: store.extended.count("j0") >= 2)
     with store.lock:
         del store.active["j0"]  # recovered by somebody else
-    assert lost.wait(5)
+    store.wait(lambda: any(held.lost for held in bodies))
+    gate.set()
     store.wait(lambda: "j0" in store.refused)
     running.worker.stop()
     running.join()
@@ -382,14 +325,7 @@ def test_jobs_of_a_late_reply_are_given_back_by_a_stopping_worker(store: FakeSto
 
 def test_an_outcome_that_is_never_reported_leaves_the_slot_free(store: FakeStore) -> None:
     store.add(2, "dropped")
-    running = Running(store, slots=1, batch=True)
-    running._run = lambda held, faults: None  # type: ignore[method-assign]
-    worker = Worker(
-        running.lines,
-        WorkerOptions(slots=1, batch=True),
-        lambda post: Parker(lambda: running.blocking, ["k"], post),
-        run=lambda held, faults: None,
-    )
-    assert worker.run() == EXIT_DONE
+    running = Running(store, slots=1, batch=True, run=lambda held, faults: None).start()
+    assert running.join() == EXIT_DONE
     assert not store.outcomes
     assert len(store.active) == 2, "the leases are left to run out"

@@ -1,0 +1,79 @@
+"""What is relative to a moment keeps its meaning while a job waits in the outbox."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from queueapp.errors import StoreUnavailable
+from queueapp.models import OutboxEntry
+from queueapp.moments import now_ms
+from queueapp.producer import outbox
+from queueapp.producer.outbox import job_of
+from queueapp.producer.preparation import Prepared, prepare
+from queueapp.producer.relaying import relay
+from queueapp.producer.results import DuctorResult
+from queueapp.states import Outcome, State
+from queueapp.store.ids import new_id
+from queueapp.store.reads import Reads
+from queueapp.store.records import NewJob
+from queueapp.store.store import Store
+from tests.producing import add, run_waiting
+from tests.unit.outbox.away import kept
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class TestTimes:
+    """What is relative to a moment, after a delay."""
+
+    def kept_ago(self, seconds: float, **options: Any) -> DuctorResult:
+        result = kept(add.using(**options), 1)
+        entry = OutboxEntry.objects.get()
+        entry.job["kept_ms"] -= round(seconds * 1000)
+        entry.save()
+        return result
+
+    def test_an_expiry_counts_from_the_commit(self) -> None:
+        self.kept_ago(40, expires_after=100)
+
+        assert 59_000 <= job_of(OutboxEntry.objects.get()).expires_after_ms <= 60_000
+
+    def test_one_that_has_passed_ends_the_job_as_expired_and_unrun(
+        self, store: Store, reads: Reads, announced: list[DuctorResult]
+    ) -> None:
+        result = self.kept_ago(200, expires_after=100)
+        assert relay().sent == 1
+
+        assert run_waiting(store) == 0
+        while not store.promote_due().expired:  # a millisecond
+            pass
+        record = reads.job(result.id[-22:])
+        assert record is not None
+        assert (record.state, record.outcome) == (State.ENDED, Outcome.EXPIRED)
+
+    def test_a_moment_to_come_stays_and_one_that_passed_runs_at_once(self, reads: Reads) -> None:
+        later = timezone.now() + timedelta(hours=1)
+        result = kept(add.using(run_after=later), 1)
+        relay()
+        record = reads.job(result.id[-22:])
+        assert record is not None
+        assert (record.state, record.due_ms) == (State.SCHEDULED, round(later.timestamp() * 1000))
+
+    def test_a_delay_becomes_a_moment(self) -> None:
+        prepared = prepare(add, (1,), {})
+        job = NewJob(id=new_id(), task="t", tenant="t", payload=b"{}", fingerprint="", delay_ms=60_000)
+        before = now_ms()
+        outbox.keep([(Prepared(task=prepared.task, job=job, args=(), kwargs={}), StoreUnavailable())], ["default"])
+
+        read = job_of(OutboxEntry.objects.get())
+        assert read.delay_ms == 0
+        assert before + 60_000 <= read.due_ms <= now_ms() + 60_000
+
+    def test_an_idempotency_key_stands_for_its_whole_time(self) -> None:
+        self.kept_ago(3600, idempotency_key="k")
+
+        assert job_of(OutboxEntry.objects.get()).idempotency_ttl_ms == 86_400_000
