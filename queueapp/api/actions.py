@@ -25,7 +25,7 @@ from queueapp.api import shapes
 from queueapp.api.grants import signed_in
 from queueapp.api.jobs import JOB_ID, conflict
 from queueapp.api.requests import BULK_MAX, Ids
-from queueapp.api.schema import operation
+from queueapp.api.schema import Text, operation
 from queueapp.api.view import DuctorView
 from queueapp.inspection import actions
 from queueapp.inspection.jobs import find_jobs
@@ -101,42 +101,35 @@ class ActionView(DuctorView):
         )
 
 
+def acting(name: str, summary: Text, description: Text = "") -> Callable[..., Response]:
+    """The `post` of one action: they differ in nothing but in how they are described."""
+
+    @operation(name, summary, description=description, path=JOB_ID, answers={200: shapes.Acted}, faults=(404, 409))
+    def post(view: ActionView, request: Request, job_id: str, **kwargs: Any) -> Response:
+        return view.perform(job_id)
+
+    return post
+
+
 class CancelView(ActionView):
     """`POST jobs/{id}/cancel/`: a waiting job does not run."""
 
     action = CANCEL
-
-    @operation(
-        "ductor_jobs_cancel", _("Cancel a waiting job"), path=JOB_ID, answers={200: shapes.Acted}, faults=(404, 409)
-    )
-    def post(self, request: Request, job_id: str, **kwargs: Any) -> Response:
-        return self.perform(job_id)
+    post = acting("ductor_jobs_cancel", _("Cancel a waiting job"))
 
 
 class RetryView(ActionView):
     """`POST jobs/{id}/retry/`: a dead letter goes back to work, with fresh budgets."""
 
     action = RETRY
-
-    @operation("ductor_jobs_retry", _("Retry a dead job"), path=JOB_ID, answers={200: shapes.Acted}, faults=(404, 409))
-    def post(self, request: Request, job_id: str, **kwargs: Any) -> Response:
-        return self.perform(job_id)
+    post = acting("ductor_jobs_retry", _("Retry a dead job"))
 
 
 class RetryLetterView(ActionView):
     """`POST dead-letters/{id}/retry/`: the same, for who came by the dead letters."""
 
     action = RETRY
-
-    @operation(
-        "ductor_dead_letters_retry_one",
-        _("Retry a dead letter"),
-        path=JOB_ID,
-        answers={200: shapes.Acted},
-        faults=(404, 409),
-    )
-    def post(self, request: Request, job_id: str, **kwargs: Any) -> Response:
-        return self.perform(job_id)
+    post = acting("ductor_dead_letters_retry_one", _("Retry a dead letter"))
 
 
 class DiscardLetterView(ActionView):
@@ -144,17 +137,11 @@ class DiscardLetterView(ActionView):
 
     action = DISCARD_LETTER
     permission = DISCARD
-
-    @operation(
+    post = acting(
         "ductor_dead_letters_discard",
         _("Discard a dead letter"),
-        path=JOB_ID,
-        answers={200: shapes.Acted},
-        faults=(404, 409),
-        description=_("Needs the permission %(permission)s.") % {"permission": DISCARD},
+        _("Needs the permission %(permission)s.") % {"permission": DISCARD},
     )
-    def post(self, request: Request, job_id: str, **kwargs: Any) -> Response:
-        return self.perform(job_id)
 
 
 class RetryLettersView(DuctorView):

@@ -1,8 +1,7 @@
-"""The OpenAPI description of the API, for drf-spectacular. The one place that imports it: without it the API works,
-and only describes nothing.
+"""What each operation of the API takes, and every answer that it may give: said by `operation` at the method of a view.
 
-Each method of a view says by `operation` what it takes and every answer that it may give. Which authentication there
-is comes from the host's settings, as do title, version and servers of the document.
+`openapi` makes the OpenAPI description of it where drf-spectacular is installed. Without it the API works, and only
+describes nothing.
 """
 
 from __future__ import annotations
@@ -10,45 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from inspect import unwrap
 from typing import Any, TypeVar
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _
+from rest_framework.schemas.inspectors import DefaultSchema, ViewInspector
 from rest_framework.serializers import BaseSerializer
-
-from queueapp.api.requests import IDEMPOTENCY_KEY_MAX
-from queueapp.api.shapes import Conflict, Fault
+from rest_framework.views import APIView
 
 F = TypeVar("F", bound=Callable[..., Any])
 Shape = type[BaseSerializer[Any]]
 Text = str | Promise
-
-TAG = "ductor"
-
-ALWAYS: dict[int, Any] = {
-    401: _("Who asks is not known; by the host's authentication."),
-    403: _("The API is closed to whoever asks, or the action needs a permission."),
-    429: _("More requests than the host allows; Retry-After says when to come back."),
-    503: _("The store cannot be used right now; Retry-After says when to ask again."),
-}
-"""Status → meaning, of every operation."""
-SOMETIMES: dict[int, Any] = {
-    400: _("A field, a parameter or the body is wrong; every wrong field is named."),
-    404: _("There is no such thing, or it belongs to a tenant for whom this user may not speak."),
-    409: _("The state of the job, or what the Idempotency-Key stands for, does not allow it; nothing was changed."),
-    413: _("The body, or the arguments in it, are too large."),
-    415: _("The body is not application/json."),
-}
-FIELD_FAULTS: dict[str, Any] = {
-    "anyOf": [
-        {"$ref": "#/components/schemas/DuctorFault"},
-        {
-            "type": "object",
-            "description": "The name of each wrong field, parameter or header → what is wrong with it.",
-            "additionalProperties": {"type": "array", "items": {"type": "string"}},
-        },
-    ]
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,125 +43,29 @@ class Operation:
     """Statuses out of SOMETIMES."""
 
 
+_said: dict[Callable[..., Any], Operation] = {}
+
+
 def operation(name: str, summary: Text, **said: Any) -> Callable[[F], F]:
     """Describes a method of a view; the arguments are the fields of `Operation`."""
     made = Operation(name=name, summary=summary, **said)
 
     def decorate(method: F) -> F:
-        method.described = made  # type: ignore[attr-defined]
+        _said[method] = made
         return method
 
     return decorate
 
 
-if find_spec("drf_spectacular") is not None:
-    from drf_spectacular.extensions import OpenApiSerializerExtension, OpenApiSerializerFieldExtension
-    from drf_spectacular.openapi import AutoSchema
-    from drf_spectacular.plumbing import ResolvedComponent
-    from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+def operation_of(view: type[APIView], method: str) -> Operation:
+    """What was said of this method. Also when a host has wrapped it by `extend_schema_view`."""
+    return _said[unwrap(getattr(view, method.lower()))]
 
-    class OperationSchema(AutoSchema):  # type: ignore[misc]
-        """Tells drf-spectacular what `operation` was told."""
 
-        @property
-        def said(self) -> Operation:
-            found: Operation = getattr(self.view, self.method.lower()).described
-            return found
+def inspector() -> ViewInspector:
+    """What describes our views: ours, whatever class the host has for its own. Without drf-spectacular the host's."""
+    if find_spec("drf_spectacular") is None:
+        return DefaultSchema()
+    from queueapp.api.openapi import OperationSchema
 
-        def get_operation_id(self) -> str:
-            return self.said.name
-
-        def get_summary(self) -> str:
-            return str(self.said.summary)
-
-        def get_description(self) -> str:
-            return str(self.said.description)
-
-        def get_tags(self) -> list[str]:
-            return [TAG]
-
-        def get_request_serializer(self) -> Any:
-            return self.said.request
-
-        def get_serializer_name(self, serializer: Any, direction: str) -> str:
-            """Ours beside those of the host's own API."""
-            return f"Ductor{super().get_serializer_name(serializer, direction)}"
-
-        def get_override_parameters(self) -> list[Any]:
-            said = self.said
-            found: list[Any] = [said.query] if said.query else []
-            key = {"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_MAX, "pattern": "^[ -~]*$"}
-            found += [OpenApiParameter(name, key, "header", description=text) for name, text in said.headers.items()]
-            found += [OpenApiParameter(name, str, "path", description=text) for name, text in said.path.items()]
-            wait = _("Seconds after which to ask again.")
-            found.append(OpenApiParameter("Retry-After", int, "header", response=[429, 503], description=wait))
-            found += [
-                OpenApiParameter(name, str, "header", response=[status], description=text)
-                for status, headers in said.located.items()
-                for name, text in headers.items()
-            ]
-            return found
-
-        def get_response_serializers(self) -> dict[int, Any]:
-            refusals = {**ALWAYS, **{status: SOMETIMES[status] for status in self.said.faults}}
-            bodies: dict[int, Any] = {400: FIELD_FAULTS, 409: Conflict}
-            return {
-                **{
-                    status: OpenApiResponse(shape, description=(shape.__doc__ or "").splitlines()[0])
-                    for status, shape in self.said.answers.items()
-                },
-                **{
-                    status: OpenApiResponse(bodies.get(status, Fault), description=text)
-                    for status, text in sorted(refusals.items())
-                },
-            }
-
-    class NameSchema(OpenApiSerializerFieldExtension):  # type: ignore[misc]
-        """The form of a name, as a pattern."""
-
-        target_class = "queueapp.api.fields.Name"
-
-        def map_serializer_field(self, auto_schema: Any, direction: str) -> dict[str, Any]:
-            return {"type": "string", "pattern": f"^(?:{self.target.form.pattern})$"}
-
-    class TextSchema(OpenApiSerializerFieldExtension):  # type: ignore[misc]
-        """Text without the one character that databases do not take."""
-
-        target_class = "queueapp.api.fields.Text"
-
-        def map_serializer_field(self, auto_schema: Any, direction: str) -> dict[str, Any]:
-            bounds = {"minLength": self.target.min_length, "maxLength": self.target.max_length}
-            return {"type": "string", "pattern": "^[^\\x00]*$", **bounds}
-
-    class WordSchema(OpenApiSerializerFieldExtension):  # type: ignore[misc]
-        """A word out of a list. Named by us: drf-spectacular would name it by its field, as it would the host's."""
-
-        target_class = "queueapp.api.fields.Word"
-
-        def map_serializer_field(self, auto_schema: Any, direction: str) -> dict[str, Any]:
-            schema = {"type": "string", "enum": list(self.target.choices)}
-            name = f"Ductor{self.target.title}"
-            component = ResolvedComponent(name=name, type=ResolvedComponent.SCHEMA, object=name, schema=schema)
-            auto_schema.registry.register_on_missing(component)
-            ref: dict[str, Any] = component.ref
-            return ref
-
-    class StrictSchema(OpenApiSerializerExtension):  # type: ignore[misc]
-        """What refuses unknown fields says so."""
-
-        target_class = "queueapp.api.requests.Strict"
-        match_subclasses = True
-
-        def map_serializer(self, auto_schema: Any, direction: str) -> dict[str, Any]:
-            schema = auto_schema._map_serializer(self.target, direction, bypass_extensions=True)
-            return {**schema, "additionalProperties": False}
-
-    class Described:
-        """Mixed into every view: described by drf-spectacular whatever class the host has for its own."""
-
-        schema = OperationSchema()
-
-else:
-
-    class Described:  # type: ignore[no-redef]
-        """Mixed into every view."""
+    return OperationSchema()

@@ -21,7 +21,7 @@ from queueapp.api import faults
 from queueapp.api.grants import ALL, Tenants, signed_in, tenants_of
 from queueapp.api.parser import StrictJSONParser
 from queueapp.api.requests import Query
-from queueapp.api.schema import Described
+from queueapp.api.schema import inspector
 from queueapp.api.throttles import ACT, READ, TenantRate
 from queueapp.errors import UnknownPool
 from queueapp.inspection.jobs import JobView, find_job
@@ -48,13 +48,14 @@ class AlwaysJSON(BaseContentNegotiation):
         return next(iter(renderers)), "application/json"
 
 
-class DuctorView(Described, APIView):  # type: ignore[misc]  # `schema` is DRF's or drf-spectacular's
+class DuctorView(APIView):
     """JSON in, JSON out, for the tenants that the host grants. Authentication is the host's own."""
 
     http_method_names = ["get", "head", "post"]  # noqa: RUF012  (as in the class above it)
     parser_classes: tuple[type[BaseParser], ...] = (StrictJSONParser,)
     renderer_classes: tuple[type[BaseRenderer], ...] = (JSONRenderer,)
     content_negotiation_class = AlwaysJSON
+    schema = inspector()
     tenants: Tenants
     rate: TenantRate
 

@@ -21,6 +21,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import negative_data_rejection, positive_data_acceptance
 
 from queueapp.api import urls
+from queueapp.api.schema import operation_of
 from queueapp.api.view import DuctorView
 from queueapp.store import shards
 from tests.unit.api.host import ADD, STATES, job_in
@@ -38,7 +39,7 @@ def operations() -> dict[str, tuple[str, str]]:
     for route, view in urls.ROUTES.values():
         for verb in ("get", "post"):
             if hasattr(view, verb):
-                found[getattr(view, verb).described.name] = (route, verb)
+                found[operation_of(view, verb).name] = (route, verb)
     return found
 
 
@@ -64,7 +65,7 @@ def has_inputs(name: str) -> bool:
     """Whether there is anything but a path, in which everything is a possible name."""
     route, verb = OPERATIONS[name]
     view = next(view for known, view in urls.ROUTES.values() if known == route)
-    described = getattr(view, verb).described
+    described = operation_of(view, verb)
     return bool(described.query or described.request or described.headers)
 
 

@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.test import Client
+from django.urls import path
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.utils import extend_schema, extend_schema_view
 
 from queueapp.api import shapes, urls
+from queueapp.api.jobs import JobView
 from queueapp.api.requests import BULK_MAX
 from queueapp.states import Outcome, State
 
@@ -47,16 +51,16 @@ def test_every_route_and_every_method_is_described(document: dict[str, Any]) -> 
 
 
 def test_each_operation_says_what_may_come_back(document: dict[str, Any]) -> None:
-    for path, verbs in document["paths"].items():
+    for route, verbs in document["paths"].items():
         for verb, operation in verbs.items():
             answers = operation["responses"]
-            where = f"{verb} {path}"
+            where = f"{verb} {route}"
             assert {"401", "403", "429", "503"} <= set(answers), where
             assert operation["summary"], where
             assert all(answer["description"] for answer in answers.values()), where
             assert all(list(answer["content"]) == ["application/json"] for answer in answers.values()), where
             assert all(parameter["description"] for parameter in operation.get("parameters", ())), where
-            assert ("{" in path) <= ("404" in answers), where
+            assert ("{" in route) <= ("404" in answers), where
             if "requestBody" in operation:
                 assert list(operation["requestBody"]["content"]) == ["application/json"], where
                 assert {"400", "413", "415"} <= set(answers), where
@@ -78,6 +82,16 @@ def test_words_and_bounds_are_said(document: dict[str, Any]) -> None:
         bounded = schemas[name]["properties"][field]
         assert (bounded["minItems"], bounded["maxItems"]) == (1, BULK_MAX)
     assert set(schemas["DuctorJob"]["properties"]) == set(shapes.Job().fields)
+
+
+def test_a_host_may_add_to_the_description_of_a_view() -> None:
+    @extend_schema_view(get=extend_schema(tags=["ours"]))
+    class Ours(JobView):
+        pass
+
+    made = SchemaGenerator(patterns=[path("job/<str:job_id>/", Ours.as_view())]).get_schema(public=True)
+    operation = made["paths"]["/job/{job_id}/"]["get"]
+    assert (operation["operationId"], operation["tags"]) == ("ductor_jobs_look", ["ours"])
 
 
 @pytest.mark.django_db
