@@ -1,7 +1,8 @@
 """Many jobs at once: `queueapp.enqueue_many([t.using(tenant=a).bind(1, x=2), ...])`.
 
-One store call per pool, one Outcome per job, in order. Nothing raises for one job: what is wrong with a job, or with
-the store, stands in its Outcome. Inside a transaction the jobs go out after commit, again in one call per pool.
+One store call per pool, and one more for the jobs that exist already; one Outcome per job, in order. Nothing raises
+for one job: what is wrong with a job, or with the store, stands in its Outcome. Inside a transaction the jobs go out
+after commit, again in one call per pool.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from dataclasses import dataclass
 from queueapp.conf import our_aliases
 from queueapp.errors import DuctorError, InvalidOption
 from queueapp.producer import client, rows
+from queueapp.producer.client import Replay
 from queueapp.producer.preparation import Prepared, prepare
 from queueapp.producer.results import DEFERRED, DuctorResult
 from queueapp.producer.sending import Answer, asend_each, send_each
 from queueapp.producer.task import BoundTask
 from queueapp.producer.tenancy import settle
-from queueapp.store.records import Enqueued, JobRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +44,8 @@ class Outcome:
         return self.result.id if self.result is not None else None
 
 
-Place = Prepared | Outcome
-"""A job of the call: settled, or still to be sent."""
+Place = Prepared | Replay | Outcome
+"""A job of the call: still to be sent, there already and to be read, or settled."""
 
 
 def enqueue_many(jobs: Iterable[BoundTask]) -> list[Outcome]:
@@ -65,11 +66,11 @@ def enqueue_many(jobs: Iterable[BoundTask]) -> list[Outcome]:
     waiting = _waiting(places)
     answers = send_each([(prepared.pool, prepared.job) for _, prepared in waiting])
     for (position, prepared), answer in zip(waiting, answers, strict=True):
-        existing = _existing(answer)
-        record = client.read_record(prepared.pool, existing) if existing else None
-        outcome = places[position] = _outcome(prepared, answer, record)
-        if outcome.word == "enqueued" and outcome.result is not None:
-            client.announce(prepared, outcome.result)
+        place = places[position] = _answered(prepared, answer)
+        if isinstance(place, Outcome) and place.result is not None:
+            client.announce(prepared, place.result)
+    # After the announcements: under `immediate()` a job that is named twice has run by then.
+    _stand_in(places, client.standing_in(_replays(places)))
     return [place for place in places if isinstance(place, Outcome)]
 
 
@@ -93,11 +94,10 @@ async def aenqueue_many(jobs: Iterable[BoundTask]) -> list[Outcome]:
     waiting = _waiting(places)
     answers = await asend_each([(prepared.pool, prepared.job) for _, prepared in waiting])
     for (position, prepared), answer in zip(waiting, answers, strict=True):
-        existing = _existing(answer)
-        record = await client.aread_record(prepared.pool, existing) if existing else None
-        outcome = places[position] = _outcome(prepared, answer, record)
-        if outcome.word == "enqueued" and outcome.result is not None:
-            await client.aannounce(prepared, outcome.result)
+        place = places[position] = _answered(prepared, answer)
+        if isinstance(place, Outcome) and place.result is not None:
+            await client.aannounce(prepared, place.result)
+    _stand_in(places, await client.astanding_in(_replays(places)))
     return [place for place in places if isinstance(place, Outcome)]
 
 
@@ -124,21 +124,29 @@ def _defer(places: list[Place]) -> None:
             places[position] = Outcome(word=DEFERRED, result=handle)
 
 
-def _existing(answer: Answer) -> str | None:
-    return answer.id if isinstance(answer, Enqueued) and answer.outcome == "exists" else None
-
-
 def _waiting(places: list[Place]) -> list[tuple[int, Prepared]]:
     return [(position, place) for position, place in enumerate(places) if isinstance(place, Prepared)]
 
 
-def _outcome(prepared: Prepared, answer: Answer, record: JobRecord | None) -> Outcome:
+def _replays(places: list[Place]) -> list[Replay]:
+    return [place for place in places if isinstance(place, Replay)]
+
+
+def _stand_in(places: list[Place], results: list[DuctorResult]) -> None:
+    """Give the jobs that were there already their results."""
+    found = iter(results)
+    for position, place in enumerate(places):
+        if isinstance(place, Replay):
+            places[position] = Outcome(word="exists", result=next(found))
+
+
+def _answered(prepared: Prepared, answer: Answer) -> Replay | Outcome:
     try:
         accepted = client.check(prepared, answer)
     except DuctorError as error:
         return _refused(error)
     if accepted.outcome == "exists":
-        return Outcome(word="exists", result=client.standing_in(prepared, accepted, record))
+        return Replay(prepared, accepted)
     return Outcome(word="enqueued", result=prepared.result(accepted))
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
 
 from queueapp import metrics
 from queueapp.compat import Task, task_enqueued
@@ -23,9 +24,9 @@ from queueapp.producer.results import DuctorResult, result_from_record
 from queueapp.producer.sending import Answer, asend_each, send_each
 from queueapp.producer.tenancy import settle
 from queueapp.signals import enqueue_failed
-from queueapp.store import shards
+from queueapp.store import calls, shards
 from queueapp.store.ids import made_ms
-from queueapp.store.records import Enqueued, JobRecord
+from queueapp.store.records import Enqueued, JobRecord, NewJob
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ def submit(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ductor
     [answer] = send_each([(prepared.pool, prepared.job)])
     accepted = check(prepared, answer)
     if accepted.outcome == "exists":
-        return standing_in(prepared, accepted, read_record(prepared.pool, accepted.id))
+        return standing_in([Replay(prepared, accepted)])[0]
     result = prepared.result(accepted)
     announce(prepared, result)
     return result
@@ -66,7 +67,7 @@ async def asubmit(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     [answer] = await asend_each([(prepared.pool, prepared.job)])
     accepted = check(prepared, answer)
     if accepted.outcome == "exists":
-        return standing_in(prepared, accepted, await aread_record(prepared.pool, accepted.id))
+        return (await astanding_in([Replay(prepared, accepted)]))[0]
     result = prepared.result(accepted)
     await aannounce(prepared, result)
     return result
@@ -88,22 +89,49 @@ def check(prepared: Prepared, answer: Answer) -> Enqueued:
     return answer
 
 
-def read_record(pool: str, job_id: str) -> JobRecord | None:
-    """The record of a job that is there already; None also when it cannot be read just now."""
-    with suppress(StoreError):
-        return shards.reads(pool).job(job_id)
-    return None
+class Replay(NamedTuple):
+    """A job whose idempotency key stands for one that is there already, and the store's answer, which names that."""
+
+    prepared: Prepared
+    answer: Enqueued
 
 
-async def aread_record(pool: str, job_id: str) -> JobRecord | None:
-    """See `read_record`."""
-    with suppress(StoreError):
-        return await shards.async_store(pool).read_job(job_id)
-    return None
+def standing_in(replays: Sequence[Replay]) -> list[DuctorResult]:
+    """The results of the jobs that idempotency keys stand for, in order; their arguments are those of this call.
+
+    The store is asked once for as many jobs of a pool as are sent at once. Of a job that is gone by then, or cannot be
+    read just now, the result says what is known without.
+    """
+    records: dict[str, JobRecord | None] = {}
+    for pool, ids in _read_together(replays):
+        with suppress(StoreError):
+            records.update(zip(ids, shards.reads(pool).jobs(ids), strict=True))
+    return [_stood_for(replay, records.get(replay.answer.id)) for replay in replays]
 
 
-def standing_in(prepared: Prepared, answer: Enqueued, record: JobRecord | None) -> DuctorResult:
-    """The result of the job that an idempotency key stands for; its arguments are those of this call."""
+async def astanding_in(replays: Sequence[Replay]) -> list[DuctorResult]:
+    """See `standing_in`."""
+    records: dict[str, JobRecord | None] = {}
+    for pool, ids in _read_together(replays):
+        with suppress(StoreError):
+            records.update(zip(ids, await shards.async_store(pool).read_jobs(ids), strict=True))
+    return [_stood_for(replay, records.get(replay.answer.id)) for replay in replays]
+
+
+def _read_together(replays: Sequence[Replay]) -> Iterator[tuple[str, list[str]]]:
+    """Pools, and ids of jobs that are read in one round trip."""
+    pools: dict[str, dict[str, NewJob]] = {}
+    for prepared, answer in replays:
+        pools.setdefault(prepared.pool, {})[answer.id] = prepared.job
+    for pool, jobs in pools.items():
+        ids = iter(jobs)
+        # What is there has the same arguments, so that it is as large as what was sent now.
+        for batch in calls.batches(list(jobs.values())):
+            yield pool, list(islice(ids, len(batch)))
+
+
+def _stood_for(replay: Replay, record: JobRecord | None) -> DuctorResult:
+    prepared, answer = replay
     if record is None:
         return prepared.result(answer)
     result = result_from_record(record, prepared.pool, prepared.task.backend)

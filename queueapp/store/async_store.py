@@ -14,7 +14,7 @@ from queueapp.store import calls
 from queueapp.store.calls import Call
 from queueapp.store.connection import translate_errors
 from queueapp.store.keys import ShardKeys
-from queueapp.store.reads import queue_job_reads, read_jobs
+from queueapp.store.reads import check_replies, queue_job_reads, read_jobs
 from queueapp.store.records import Enqueued, JobRecord, NewJob
 from queueapp.store.store import server_clock
 
@@ -46,12 +46,19 @@ class AsyncStore:
 
     async def read_job(self, job_id: str) -> JobRecord | None:
         """As `Reads.job`."""
+        return (await self._read([job_id], lenient=False))[0]
+
+    async def read_jobs(self, ids: Sequence[str]) -> list[JobRecord | None]:
+        """As `Reads.jobs`."""
+        return await self._read(ids, lenient=True)
+
+    async def _read(self, ids: Sequence[str], *, lenient: bool) -> list[JobRecord | None]:
         with translate_errors():
             pipeline = self.client.pipeline(transaction=True)
-            queue_job_reads(pipeline, self.keys, job_id)
-            pipeline.hgetall(self.keys["names"])
-            *replies, names = await pipeline.execute()
-        return read_jobs([job_id], replies, names)[0]
+            queue_job_reads(pipeline, self.keys, ids)
+            *replies, names = await pipeline.execute(raise_on_error=False)
+            check_replies([names])
+        return read_jobs(ids, replies, names, lenient=lenient)
 
     async def _run(self, call: Call[T]) -> T:
         with translate_errors():

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import redis
 import redis.asyncio
+from redis.exceptions import ResponseError
 
 from queueapp.errors import StoreError
 from queueapp.store.connection import translate_errors
@@ -27,14 +28,29 @@ MAX_TENANTS = 1_000
 MAX_WORKERS = 200
 
 
-def queue_job_reads(pipeline: Any, keys: ShardKeys, job_id: str) -> None:
-    """Adds the six commands that read one job to a pipeline (sync or async)."""
-    pipeline.get(keys.job(job_id))
-    pipeline.hgetall(keys.run(job_id))
-    pipeline.get(keys[f"result:{job_id}"])
-    pipeline.lrange(keys[f"errors:{job_id}"], 0, -1)
-    pipeline.hgetall(keys[f"data:{job_id}"])
-    pipeline.zscore(keys["scheduled"], job_id)
+def queue_job_reads(pipeline: Any, keys: ShardKeys, ids: Sequence[str]) -> None:
+    """Adds the commands that read these jobs to a pipeline (sync or async): six for each, then the names of tasks."""
+    for job_id in ids:
+        pipeline.get(keys.job(job_id))
+        pipeline.hgetall(keys.run(job_id))
+        pipeline.get(keys[f"result:{job_id}"])
+        pipeline.lrange(keys[f"errors:{job_id}"], 0, -1)
+        pipeline.hgetall(keys[f"data:{job_id}"])
+        pipeline.zscore(keys["scheduled"], job_id)
+    pipeline.hgetall(keys["names"])
+
+
+class WrongType(ResponseError):
+    """A key of ours holds a value of another type: another program writes under the same names."""
+
+
+def check_replies(replies: Sequence[Any]) -> None:
+    """Raises the first of the errors among the replies of a pipeline that was told not to; WrongType for that kind."""
+    for reply in replies:
+        if isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE"):
+            raise WrongType(str(reply)) from reply
+        if isinstance(reply, Exception):
+            raise reply
 
 
 def read_jobs(
@@ -49,8 +65,9 @@ def read_jobs(
     records = []
     for position, job_id in enumerate(ids):
         first = position * PARTS_PER_JOB
-        text, run, result, errors, data, due = replies[first : first + PARTS_PER_JOB]
+        text, run, result, errors, data, due = parts = replies[first : first + PARTS_PER_JOB]
         try:
+            check_replies(parts)
             record = job_record(
                 job_id,
                 text,
@@ -61,7 +78,7 @@ def read_jobs(
                 due_ms=int(due or 0),
                 task_names=task_names,
             )
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, WrongType) as error:
             fault = StoreError(
                 f"The row of job {job_id} cannot be read by this release ({type(error).__name__}): a newer one has "
                 "written it, or another program writes under the same names."
@@ -112,10 +129,9 @@ class Reads:
     def _jobs(self, ids: Sequence[str], *, lenient: bool) -> list[JobRecord | None]:
         with translate_errors():
             pipeline = self.client.pipeline(transaction=True)
-            for job_id in ids:
-                queue_job_reads(pipeline, self.keys, job_id)
-            pipeline.hgetall(self.keys["names"])
-            *replies, names = pipeline.execute()
+            queue_job_reads(pipeline, self.keys, ids)
+            *replies, names = pipeline.execute(raise_on_error=False)
+            check_replies([names])
         return read_jobs(ids, replies, names, lenient=lenient)
 
     def letters(self, ids: Sequence[str]) -> list[JobRecord | None]:
@@ -127,7 +143,8 @@ class Reads:
                 pipeline.hgetall(self.keys.run(job_id))
                 pipeline.lrange(self.keys[f"errors:{job_id}"], -1, -1)
             pipeline.hgetall(self.keys["names"])
-            *replies, names = pipeline.execute()
+            *replies, names = pipeline.execute(raise_on_error=False)
+            check_replies([names])
         parts: list[Any] = []
         for first in range(0, len(replies), 3):
             text, run, errors = replies[first : first + 3]

@@ -1,12 +1,17 @@
-"""Stores that are away or silent, and what the producer says of jobs that they did not take."""
+"""Stores that are away or silent, what the producer says of jobs that they did not take, and how often one is asked;
+a gate for bodies to wait at.
+"""
 
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import redis.asyncio.connection
+import redis.connection
 from django.conf import settings as django_settings
 from django.test import override_settings
 
@@ -66,3 +71,40 @@ def failures() -> Iterator[list[dict[str, Any]]]:
     enqueue_failed.connect(receive, weak=False)
     yield seen
     enqueue_failed.disconnect(receive)
+
+
+class RoundTrips:
+    """How many messages went to the store, from threads and from event loops: a command or a pipeline is one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def since_last(self) -> int:
+        number, self.count = self.count, 0
+        return number
+
+
+@pytest.fixture
+def round_trips(monkeypatch: pytest.MonkeyPatch) -> RoundTrips:
+    counted = RoundTrips()
+
+    def count(kind: Any) -> None:
+        send = kind.send_packed_command
+
+        def counting(self: Any, *arguments: Any, **options: Any) -> Any:
+            counted.count += 1
+            return send(self, *arguments, **options)
+
+        monkeypatch.setattr(kind, "send_packed_command", counting)
+
+    count(redis.connection.AbstractConnection)
+    count(redis.asyncio.connection.AbstractConnection)
+    return counted
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Bodies that wait for it are let go at the end in any case."""
+    event = threading.Event()
+    yield event
+    event.set()

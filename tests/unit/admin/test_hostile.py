@@ -116,10 +116,15 @@ class TestGarbled:
         assert "\0" not in row.error
 
     @pytest.mark.dirty_store
-    def test_a_row_that_is_none(self, login: Login) -> None:
+    @pytest.mark.parametrize("key", ["job", "result", "run", "errors", "data"])
+    def test_a_row_that_is_none(self, login: Login, key: str) -> None:
         client = login("view_operations", "view_payload")
         garbled, other = enqueue(2)
-        connection.commands().set(shards.keys("default").job(garbled), b"x")
+        name = shards.keys("default")[f"{key}:{garbled}"]
+        if key == "job":
+            connection.commands().set(name, b"x")
+        else:
+            connection.commands().sadd(name, b"another type")
         listed = client.get("/admin/queueapp/jobs/?state=pending&tenant=acme").content.decode()
         assert public([other])[0] in listed
         answer = client.get(page_of(public([garbled])[0]))

@@ -17,6 +17,7 @@ from queueapp.producer.bulk import Outcome
 from queueapp.store import shards
 from tests.unit.api import host
 from tests.unit.api.host import ADD, state_of
+from tests.unit.conftest import RoundTrips
 
 pytestmark = [pytest.mark.urls("tests.unit.api.host"), pytest.mark.django_db]
 
@@ -74,6 +75,31 @@ def test_each_job_may_have_its_own_key(opened: None, ask: Callable[..., Any]) ->
     assert (other["status"], other["error"]["code"]) == (409, "conflict")
     [odd] = send("caf\u00e9")
     assert (odd["status"], list(odd["error"])) == (400, ["idempotency_key"])
+
+
+def test_a_repeated_request_is_answered_in_as_few_round_trips_as_one_job(
+    opened: None, ask: Callable[..., Any], round_trips: RoundTrips
+) -> None:
+    items = [{"task": ADD, "args": [number], "idempotency_key": f"k{number}"} for number in range(BULK_MAX)]
+
+    def send(items: list[Any]) -> tuple[list[Any], int]:
+        round_trips.since_last()
+        results: list[Any] = ask("POST", "jobs/bulk/", body={"jobs": items}).json()["results"]
+        return results, round_trips.since_last()
+
+    first, _ = send(items)
+    ran = host.run()
+    send(items[:1])
+    _, new = send([GOOD])
+    _, one = send(items[:1])
+    again, many = send(items)
+
+    assert {result["status"] for result in again} == {200}
+    assert [result["job"]["id"] for result in again] == [result["job"]["id"] for result in first]
+    assert {result["job"]["id"]: result["job"]["state"] for result in again if result["job"]["state"] != "pending"} == {
+        ran: "ended"
+    }
+    assert (one, many) == (new + 1, new + 1)
 
 
 def test_the_header_is_for_one_job(opened: None, ask: Callable[..., Any]) -> None:

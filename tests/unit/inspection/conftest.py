@@ -1,4 +1,4 @@
-"""Jobs in every state for the read path, and how often it asks the store."""
+"""Jobs in every state for the read path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from itertools import count
 from typing import Any
 
 import pytest
-import redis.connection
 
 from queueapp.codec import encode_arguments
 from queueapp.store.ids import new_id
@@ -67,27 +66,3 @@ class Scene:
 @pytest.fixture
 def scene(store: Store, shard_keys: ShardKeys) -> Scene:
     return Scene(store, shard_keys)
-
-
-class RoundTrips:
-    """How many messages went to the store: a command or a pipeline is one."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def since_last(self) -> int:
-        number, self.count = self.count, 0
-        return number
-
-
-@pytest.fixture
-def round_trips(monkeypatch: pytest.MonkeyPatch) -> RoundTrips:
-    counted = RoundTrips()
-    send: Any = redis.connection.AbstractConnection.send_packed_command
-
-    def counting(self: Any, *arguments: Any, **options: Any) -> Any:
-        counted.count += 1
-        return send(self, *arguments, **options)
-
-    monkeypatch.setattr(redis.connection.AbstractConnection, "send_packed_command", counting)
-    return counted

@@ -15,7 +15,8 @@ from queueapp.inspection.jobs import find_job
 from queueapp.models import DeadLetterInspection
 from queueapp.store import shards
 from queueapp.store.store import Store
-from tests.unit.inspection.conftest import RoundTrips, Scene
+from tests.unit.conftest import RoundTrips
+from tests.unit.inspection.conftest import Scene
 
 pytestmark = pytest.mark.django_db
 

@@ -16,7 +16,8 @@ from queueapp.inspection.deadletters import (
     dead_letters,
     every_dead_letter,
 )
-from tests.unit.inspection.conftest import RoundTrips, Scene
+from tests.unit.conftest import RoundTrips
+from tests.unit.inspection.conftest import Scene
 
 ONE, TWO = "0123456789ab", "ba9876543210"
 MOST_ROUND_TRIPS = 8

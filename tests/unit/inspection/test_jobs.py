@@ -11,7 +11,8 @@ from queueapp.inspection.jobs import MAX_COUNT, MAX_NEXT, JobPage, JobView, find
 from queueapp.models import Pool, Tenant, TenantLimits
 from queueapp.states import Outcome, State
 from queueapp.store.records import ErrorRecord, JobRecord, PoolConf, ScopeLimits
-from tests.unit.inspection.conftest import RoundTrips, Scene
+from tests.unit.conftest import RoundTrips
+from tests.unit.inspection.conftest import Scene
 
 pytestmark = pytest.mark.django_db
 

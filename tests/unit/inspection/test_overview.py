@@ -6,7 +6,8 @@ import pytest
 
 from queueapp.inspection.overview import pool_status
 from queueapp.inspection.waits import _sweeps
-from tests.unit.inspection.conftest import RoundTrips, Scene
+from tests.unit.conftest import RoundTrips
+from tests.unit.inspection.conftest import Scene
 
 MOST_ROUND_TRIPS = 8
 

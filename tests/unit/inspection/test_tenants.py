@@ -7,7 +7,8 @@ from pytest_django import DjangoAssertNumQueries
 
 from queueapp.inspection.tenants import SeenTenant, seen_tenants
 from queueapp.models import Tenant
-from tests.unit.inspection.conftest import RoundTrips, Scene
+from tests.unit.conftest import RoundTrips
+from tests.unit.inspection.conftest import Scene
 
 pytestmark = pytest.mark.django_db
 

@@ -11,7 +11,8 @@ from queueapp.inspection.overview import pool_status
 from queueapp.inspection.waits import longest_wait
 from queueapp.store import shards
 from queueapp.store.records import Standing, StandingJob
-from tests.unit.inspection.conftest import RoundTrips, Scene
+from tests.unit.conftest import RoundTrips
+from tests.unit.inspection.conftest import Scene
 
 NOW_MS = 1_000_000
 
