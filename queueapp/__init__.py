@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from queueapp.producer import backoff
     from queueapp.producer.backoff import Retry
     from queueapp.producer.bulk import Outcome, aenqueue_many, enqueue_many
+    from queueapp.producer.concurrency import Key
     from queueapp.producer.task import task
     from queueapp.producer.tenancy import current_tenant, tenant
 
 __all__ = [
+    "Key",
     "Outcome",
     "Retry",
     "aenqueue_many",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Key": "queueapp.producer.concurrency:Key",
     "Outcome": "queueapp.producer.bulk:Outcome",
     "Retry": "queueapp.producer.backoff:Retry",
     "aenqueue_many": "queueapp.producer.bulk:aenqueue_many",
@@ -44,7 +47,7 @@ _HOMES = {
 }
 
 
-_NOT_YET = frozenset({"Debounce", "Key", "Singleton", "schedule"})
+_NOT_YET = frozenset({"Debounce", "Singleton", "schedule"})
 """Names of later releases, refused by name until there is something behind them."""
 
 

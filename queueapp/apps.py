@@ -15,7 +15,7 @@ class QueueAppConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from queueapp import checks, sync  # noqa: F401  (importing `checks` registers them)
+        from queueapp import checks, database_checks, sync  # noqa: F401  (importing `checks` registers them)
 
         sync.connect()
         if apps.is_installed("django_prometheus"):

@@ -21,9 +21,10 @@ from django.core.management import find_commands
 from django.utils.module_loading import import_string
 
 from queueapp import conf
-from queueapp.policies import registry
+from queueapp.models import Pool
 from queueapp.producer.discovery import load_tasks
 from queueapp.setting_readers import READERS
+from queueapp.validators import PLANNED_POLICIES
 
 COMMANDS = frozenset({"worker", "scheduler", "bench", "stack", "ductor"})
 """Our commands that another app could have, too."""
@@ -32,6 +33,9 @@ TENANT_MIDDLEWARE = "queueapp.middleware.TenantMiddleware"
 
 BACKEND_KEYS = frozenset({"BACKEND", "QUEUES", "OPTIONS"})
 """What an alias of TASKS may hold."""
+
+POLICIES = frozenset(Pool.Policy.values)
+"""What a pool can have."""
 
 Address = tuple[str, int, str]
 """Host, port and database number of a store; for a unix socket its path, 0 and the number."""
@@ -45,7 +49,7 @@ def settings_are_valid() -> tuple[conf.Settings, list[CheckMessage]]:
 
 @register("queueapp")
 def check_settings(**_: Any) -> list[CheckMessage]:
-    """E1nn: DUCTOR itself. E152, E153, E154: what it names elsewhere."""
+    """E1nn: DUCTOR itself. E152, E153, E154: what it names elsewhere. E158: values of a pool that do not fit."""
     loaded, messages = settings_are_valid()
     if loaded.database not in django_settings.DATABASES:
         messages.append(
@@ -65,12 +69,22 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         )
     for name, values in loaded.pools.items():
         policy = values.get("policy")
-        if policy is not None and policy not in registry.POLICIES:
+        known = f"A pool can have: {', '.join(sorted(POLICIES))}."
+        if policy in PLANNED_POLICIES:
+            fault = f"{policy!r}, which is not there yet: it needs scheduled dispatch"
+        elif policy is not None and policy not in POLICIES:
+            fault = f"{policy!r}, which is no policy"
+        else:
+            fault = ""
+        if fault:
+            messages.append(Error(f'DUCTOR["POOLS"]["{name}"]["POLICY"] is {fault}.', hint=known, id="queueapp.E154"))
+        unit = values.get("cost_unit", "ms")
+        if policy == "edf" and values.get("edf_by") == "latest_start" and unit != "ms":
             messages.append(
                 Error(
-                    f'DUCTOR["POOLS"]["{name}"]["POLICY"] is {policy!r}, which is no policy.',
-                    hint=f"Known are: {', '.join(sorted(registry.POLICIES))}.",
-                    id="queueapp.E154",
+                    f'DUCTOR["POOLS"]["{name}"] orders by the latest start and counts costs in {unit!r}.',
+                    hint='Leave "COST_UNIT" at "ms", or set "EDF_BY" to "deadline".',
+                    id="queueapp.E158",
                 )
             )
     return messages

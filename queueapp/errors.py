@@ -152,7 +152,7 @@ class OldVersion(StoreError):
 
 
 class PolicyBusy(StoreError):
-    """The policy of a pool cannot change yet while it has waiting jobs; drain the pool first."""
+    """The policy of a pool, and what it orders by, cannot change while jobs wait in it; drain the pool first."""
 
     code = "policy_busy"
 

@@ -205,6 +205,11 @@ def _mask(value: object) -> tuple[str, ...]:
 
 POOL_VALUES: dict[str, tuple[Callable[[object], bool], str]] = {
     "POLICY": (lambda value: isinstance(value, str) and value != "", "the name of a policy"),
+    "EDF_BY": (lambda value: value in ("deadline", "latest_start"), '"deadline" or "latest_start"'),
+    "AGING_STEP_SECONDS": (
+        lambda value: _is_number(value) and 0.001 <= value <= 86_400,  # type: ignore[operator]
+        "seconds (or a timedelta) from 0.001 to 86,400",
+    ),
     "PAUSED": (lambda value: isinstance(value, bool), "True or False"),
     "MAX_IN_FLIGHT": (
         lambda value: value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0),
@@ -219,6 +224,11 @@ POOL_VALUES: dict[str, tuple[Callable[[object], bool], str]] = {
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _plain(name: str, value: object) -> object:
+    """A duration as its seconds; anything else as it is."""
+    return value.total_seconds() if name.endswith("_SECONDS") and isinstance(value, timedelta) else value
 
 
 def _pools(value: object) -> dict[str, dict[str, object]]:
@@ -236,9 +246,9 @@ def _pools(value: object) -> dict[str, dict[str, object]]:
             if key not in POOL_VALUES:
                 raise ValueError(f"made of {', '.join(POOL_VALUES)}; the pool {name!r} has {key!r}")
             holds, words = POOL_VALUES[key]
-            if not holds(item):
+            if not holds(_plain(key, item)):
                 raise ValueError(f"right in every pool: {key} of {name!r} is {_shown(item)} and must be {words}")
-        pools[name] = {str(key).lower(): item for key, item in values.items()}
+        pools[name] = {str(key).lower(): _plain(key, item) for key, item in values.items()}
     return pools
 
 

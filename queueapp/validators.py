@@ -11,11 +11,15 @@ from django.core.exceptions import ValidationError
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from queueapp import patterns
 from queueapp.names import LANE_FORM, POOL_FORM, TENANT_FORM
 
 WEIGHT_MIN, WEIGHT_MAX = 0.001, 1000.0
 COST_UNIT_FORM = re.compile(r"\w{1,32}")
 COST_MIN, COST_MAX = 1.0, 1_000_000_000.0
+AGING_STEP_MIN, AGING_STEP_MAX = 0.001, 86_400.0
+PLANNED_POLICIES = frozenset({"drr", "lottery"})
+"""Policies that exist in Python only, so that a leader must dispatch, which none does yet."""
 
 
 def pool_name(value: str) -> None:
@@ -42,6 +46,30 @@ def weight(value: float) -> None:
 
 def cost(value: float) -> None:
     _between(COST_MIN, COST_MAX, value, _("default cost"))
+
+
+def aging_step(value: float) -> None:
+    _between(AGING_STEP_MIN, AGING_STEP_MAX, value, _("aging step"))
+
+
+def policy(value: str) -> None:
+    if value in PLANNED_POLICIES:
+        raise ValidationError(
+            _("policy “%(value)s” is not there yet: it needs scheduled dispatch. Choose another one."),
+            code="not_yet",
+            params={"value": value},
+        )
+
+
+def key_pattern(value: str) -> None:
+    try:
+        patterns.parse(value)
+    except ValueError as error:
+        raise ValidationError(
+            _("pattern “%(value)s” is not allowed: it %(fault)s."),
+            code="form",
+            params={"value": value, "fault": str(error)},
+        ) from None
 
 
 def _matches(form: re.Pattern[str], value: str, field: Promise, remedy: Promise) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +29,10 @@ from queueapp.store import connection, embedded, shards
 from queueapp.store.keys import ShardKeys, pool_code
 from queueapp.store.reads import Reads
 from queueapp.store.store import Store
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A run in the background of a shell ignores it, and what it starts would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if _program := os.environ.get("DUCTOR_TEST_SERVER"):
     embedded.BINARY = Path(_program)

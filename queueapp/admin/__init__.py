@@ -9,6 +9,7 @@ from __future__ import annotations
 from queueapp.admin.deadletters import DeadLettersAdmin
 from queueapp.admin.inspections import DeadLetterInspectionAdmin
 from queueapp.admin.jobs import JobsAdmin
+from queueapp.admin.keylimits import KeyLimitAdmin
 from queueapp.admin.limits import TenantLimitsAdmin, TenantLimitsInline
 from queueapp.admin.operations import OperationsAdmin
 from queueapp.admin.outbox import OutboxEntryAdmin
@@ -19,6 +20,7 @@ __all__ = [
     "DeadLetterInspectionAdmin",
     "DeadLettersAdmin",
     "JobsAdmin",
+    "KeyLimitAdmin",
     "OperationsAdmin",
     "OutboxEntryAdmin",
     "PoolAdmin",

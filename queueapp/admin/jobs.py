@@ -17,6 +17,8 @@ from queueapp.admin.pages import ACT, CONTENTS, DISCARD, LOOK, OPERATE, Pages, a
 from queueapp.admin.records import record, username
 from queueapp.admin.showing import attempts, facts, job_row, job_url, moment, pretty
 from queueapp.inspection.actions import record_note
+from queueapp.inspection.estimates import in_words
+from queueapp.inspection.explain import GONE, Why, explain, not_sent
 from queueapp.inspection.jobs import JobView, find_job, list_jobs
 from queueapp.models import DeadLetterInspection, Jobs
 from queueapp.states import State
@@ -74,10 +76,12 @@ class JobsAdmin(Pages):
     def job_page(self, request: HttpRequest, job_id: str) -> HttpResponse:
         """What is known of a job: facts and attempts; contents for those who may see them; what people did to it."""
         public_id = unquote(job_id).replace("\0", "")
-        answer = ask(lambda: find_job(public_id))
-        job, contents = answer.value, allowed(request, CONTENTS)
+        contents = allowed(request, CONTENTS)
+        answer = ask(lambda: (find_job(public_id), explain(public_id, contents=contents)))
+        job, why = answer.value or (None, not_sent(public_id))
         context: dict[str, Any] = {
             "id": public_id,
+            "why": _why(request, why) if why is not None and why.state != GONE else None,
             "fault": answer.fault,
             "job": job,
             "contents": contents,
@@ -103,7 +107,7 @@ class JobsAdmin(Pages):
             }
             context |= _contents(job) if contents else {}
         response = draw(self, request, "job.html", job.record.task if job is not None else public_id, context)
-        if job is None and not answer.fault:
+        if job is None and not answer.fault and not context["why"]:
             response.status_code = 404
         return response
 
@@ -141,6 +145,16 @@ class JobsAdmin(Pages):
 
     def _url(self, name: str) -> str:
         return reverse(f"admin:queueapp_jobs_{name}", current_app=self.admin_site.name)
+
+
+def _why(request: HttpRequest, why: Why) -> dict[str, Any]:
+    """What it waits for: the sentence, its further parts, who holds its place, and when."""
+    return {
+        "sentence": why.sentence,
+        "parts": [reason.text for reason in why.reasons[1:] if not reason.blocks],
+        "holders": [(held, job_url(request, held)) for reason in why.reasons for held in reason.held_by],
+        "estimate": why.estimate and in_words(why.estimate),
+    }
 
 
 def _contents(job: JobView) -> dict[str, str]:

@@ -43,7 +43,7 @@ class TenantLimitsInline(InlineBase):
 
     model = TenantLimits
     form = LimitsForm
-    fields = ("pool", "lane", "weight", "max_in_flight", "paused")
+    fields = ("pool", "lane", "weight", "max_in_flight", "min_share", "paused")
     extra = 0
     formfield_overrides: ClassVar = NARROW_NUMBERS
 
@@ -65,17 +65,17 @@ class TenantLimitsInline(InlineBase):
 
 @admin.register(TenantLimits)
 class TenantLimitsAdmin(LimitsBase):
-    """All limits in one list: change weights, ceilings and pauses there; they are in force within a second."""
+    """All limits in one list: change weights, ceilings, minima, pauses there; they are in force within a second."""
 
-    list_display = ("tenant", "lane_or_all", "pool", "weight", "max_in_flight", "paused")
-    list_editable = ("weight", "max_in_flight", "paused")
+    list_display = ("tenant", "lane_or_all", "pool", "weight", "max_in_flight", "min_share", "paused")
+    list_editable = ("weight", "max_in_flight", "min_share", "paused")
     list_filter = ("pool", "paused")
     formfield_overrides: ClassVar = NARROW_NUMBERS
     search_fields = ("tenant__key", "tenant__name", "lane")
     search_help_text = _("Key or name of a tenant, or a lane.")
     autocomplete_fields = ("tenant",)
     readonly_fields = ("created", "updated")
-    fields = ("tenant", "pool", "lane", "weight", "max_in_flight", "paused", "created", "updated")
+    fields = ("tenant", "pool", "lane", "weight", "max_in_flight", "min_share", "paused", "created", "updated")
 
     def get_readonly_fields(self, request: HttpRequest, obj: TenantLimits | None = None) -> tuple[str, ...]:
         return self.readonly_fields if obj is None else ("tenant", "pool", "lane", *self.readonly_fields)

@@ -58,7 +58,7 @@ class RenameForm(forms.Form):
 class PoolAdmin(PoolBase):
     """A pool is renamed on a page of its own; one that holds jobs cannot be deleted."""
 
-    list_display = ("name", "policy", "max_in_flight", "paused", "code", "updated")
+    list_display = ("name", "policy_shown", "max_in_flight", "paused", "code", "updated")
     list_editable = ("max_in_flight", "paused")
     list_filter = ("policy", "paused")
     search_fields = ("name", "code")
@@ -66,6 +66,13 @@ class PoolAdmin(PoolBase):
     readonly_fields = ("code", "created", "updated")
     fieldsets = (
         (None, {"fields": ("name", "policy", "max_in_flight", "paused")}),
+        (
+            _("Parameters of policies"),
+            {
+                "fields": ("edf_by", "aging_step_seconds"),
+                "description": _("Each is for one policy; with every other it is kept and ignored."),
+            },
+        ),
         (
             _("Weights and costs"),
             {
@@ -75,6 +82,11 @@ class PoolAdmin(PoolBase):
         ),
         (_("Record"), {"fields": ("code", "created", "updated")}),
     )
+
+    @admin.display(description=_("policy"), ordering="policy")
+    def policy_shown(self, pool: Pool) -> str:
+        """With its parameter, in a few letters; the form's choices say what each does."""
+        return pool.rule
 
     def get_readonly_fields(self, request: HttpRequest, obj: Pool | None = None) -> tuple[str, ...]:
         return self.readonly_fields if obj is None else ("name", *self.readonly_fields)

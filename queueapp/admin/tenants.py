@@ -14,7 +14,8 @@ from django.utils.translation import gettext_lazy as _
 from queueapp.admin.choosing import OFFSET_MOST, address, number
 from queueapp.admin.limits import TenantLimitsInline, wanted_pool
 from queueapp.admin.pages import allowed, choose_pool, draw, guarded
-from queueapp.inspection.tenants import seen_tenants
+from queueapp.inspection.fairness import TenantShare, certificate
+from queueapp.inspection.tenants import SeenTenant, seen_tenants
 from queueapp.models import Pool, Tenant
 
 if TYPE_CHECKING:
@@ -70,8 +71,8 @@ class TenantAdmin(TenantBase):
         """The tenants that the store knows in a pool; what has no row runs with the defaults of the pool."""
         choice = choose_pool(request)
         offset = number(request.GET, "offset", most=OFFSET_MOST)
-        answer = choice.ask(lambda pool: seen_tenants(pool, offset=offset, count=SEEN_PER_PAGE))
-        tenants, total = answer.value or ([], 0)
+        answer = choice.ask(lambda pool: _seen(pool, offset))
+        tenants, total, shares = answer.value or ([], 0, {})
         every = "every" in request.GET
         shown = [tenant for tenant in tenants if every or not tenant.has_row]
         row = Pool.objects.filter(name=choice.chosen).values_list("pk", flat=True).first()
@@ -88,7 +89,14 @@ class TenantAdmin(TenantBase):
             "may_add": self.has_add_permission(request),
             "may_view": self.has_view_permission(request),
             "rows": [
-                (tenant, address(add, {"key": tenant.key, "limits_pool": row}), self._search(tenant.key))
+                (
+                    tenant,
+                    f"{shares[tenant.key].share:.1%}",
+                    f"{shares[tenant.key].entitled_share:.1%}",
+                    shares[tenant.key].state,
+                    address(add, {"key": tenant.key, "limits_pool": row}),
+                    self._search(tenant.key),
+                )
                 for tenant in shown
             ],
             "previous": address("", {**parameters, "offset": max(0, offset - SEEN_PER_PAGE)}) if offset else "",
@@ -98,3 +106,10 @@ class TenantAdmin(TenantBase):
 
     def _search(self, key: str) -> str:
         return address(reverse("admin:queueapp_tenant_changelist", current_app=self.admin_site.name), {"q": key})
+
+
+def _seen(pool: str, offset: int) -> tuple[list[SeenTenant], int, dict[str, TenantShare]]:
+    """A page of tenants, how many there are, and what each of the page had of the pool lately."""
+    tenants, total = seen_tenants(pool, offset=offset, count=SEEN_PER_PAGE)
+    asked = [tenant.key for tenant in tenants]
+    return tenants, total, {one.tenant: one for one in certificate(pool, tenants=asked).tenants}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from queueapp.inspection.explain import Why, as_mapping
 from queueapp.inspection.jobs import JobView
 from queueapp.moments import moment
 
@@ -33,12 +34,14 @@ def brief(job: JobView, address: Address) -> dict[str, Any]:
         "outcome": record.outcome.value if record.outcome else None,
         "reason": record.reason or None,
         "group": job.group or None,
+        "charged": job.charged,
         "attempts": record.attempts,
         "max_attempts": record.max_attempts or None,
         "crashes": record.crashes,
         "error": _class_of(last.detail) if last is not None else None,
         "submitted": said(job.submitted_at),
         "due": said(job.due_at),
+        "deadline": said(job.deadline_at),
         "started": said(job.first_leased_at),
         "ended": said(job.ended_at),
     }
@@ -66,6 +69,21 @@ def whole(job: JobView, address: Address, *, known: bool, contents: bool) -> dic
         "result": job.result() if known else None,
         "arguments": {"args": given[0], "kwargs": given[1]} if given is not None else None,
     }
+
+
+def why(why: Why, address: Address) -> dict[str, Any]:
+    """What a job waits for."""
+    facts = as_mapping(why)
+    return {
+        **_said(facts),
+        "url": address(why.id),
+        "reasons": [_said(reason) for reason in facts["reasons"]],
+        "estimate": facts["estimate"] and _said(facts["estimate"]),
+    }
+
+
+def _said(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: said(value) if isinstance(value, datetime) else value for name, value in facts.items()}
 
 
 def said(at: datetime | None) -> str | None:

@@ -37,6 +37,9 @@ FIELD_OF_OPTION = {
     "priority": "priority",
     "run_after": "run_after",
     "expires_after": "expires_after",
+    "deadline": "deadline",
+    # A key that the arguments do not fill in.
+    "concurrency": "kwargs",
     "queue_name": "pool",
     "metadata": "metadata",
     "idempotency_key": "Idempotency-Key",

@@ -12,18 +12,20 @@ from rest_framework.response import Response
 
 from queueapp.api import answers, cursors, faults, shapes
 from queueapp.api.faults import Refused
+from queueapp.api.grants import ALL
 from queueapp.api.requests import JobRequest, JobsQuery, idempotency_key
 from queueapp.api.schema import operation
 from queueapp.api.throttles import ENQUEUE
 from queueapp.api.view import CONTENTS, DuctorView, declared, is_told
 from queueapp.errors import InvalidOption
+from queueapp.inspection.explain import explain
 from queueapp.inspection.jobs import JobView as Seen
 from queueapp.inspection.jobs import list_jobs
 from queueapp.producer.results import DuctorResult
 from queueapp.producer.task import DuctorTask
 from queueapp.states import Outcome
 
-OPTIONS = ("lane", "priority", "run_after", "expires_after", "metadata")
+OPTIONS = ("lane", "priority", "run_after", "expires_after", "deadline", "metadata")
 """Fields that are options of `.using()` under the same name."""
 REPLAYED = "Idempotency-Replayed"
 """Header of an answer that tells of a job of an earlier request."""
@@ -133,6 +135,18 @@ class ResultView(DuctorView):
         if not is_known(job):
             raise conflict(job, "unknown_task", _("No task of this name is known any more: its result is not told."))
         return Response({"id": job.id, "result": job.result()})
+
+
+class WhyView(DuctorView):
+    """`GET jobs/{id}/why/`: what the job waits for, and until when."""
+
+    @operation("ductor_jobs_why", _("Why a job does not run"), path=JOB_ID, answers={200: shapes.Why}, faults=(404,))
+    def get(self, request: Request, job_id: str, **kwargs: Any) -> Response:
+        tenants = None if self.tenants is ALL else self.tenants
+        why = explain(job_id, tenants=tenants, contents=self.allowed(CONTENTS))
+        if not why.tenant or why.tenant not in self.tenants or not is_told(why.task):
+            raise faults.not_found()
+        return Response(answers.why(why, self.job_url))
 
 
 def is_known(job: Seen) -> bool:

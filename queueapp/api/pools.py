@@ -9,11 +9,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from queueapp.api import faults, shapes
+from queueapp.api.fairness import own_share, summary
 from queueapp.api.grants import ALL
 from queueapp.api.requests import OfTenant, PageQuery
 from queueapp.api.schema import operation
 from queueapp.api.view import DuctorView
 from queueapp.errors import UnknownPool
+from queueapp.inspection.fairness import certificate
 from queueapp.inspection.overview import pool_status
 from queueapp.inspection.pools import declared_pools
 from queueapp.inspection.tenants import tenants_in
@@ -64,6 +66,10 @@ class PoolView(DuctorView):
                     "ended": status.ended,
                     "workers": sum(worker.live for worker in status.workers),
                     "policy": status.policy,
+                    "edf_by": status.edf_by if status.policy == "edf" else None,
+                    "aging_step_ms": status.aging_step_ms if status.policy == "aging" else None,
+                    "fairness": summary(certificate(pool_name)),
+                    "own_share": None,
                 }
             )
         [seen] = tenants_in(pool_name, [tenant])
@@ -75,7 +81,8 @@ class PoolView(DuctorView):
                 "waiting": seen.waiting,
                 "dead": seen.dead,
                 "active": seen.active,
-                **dict.fromkeys(("scheduled", "ended", "workers", "policy")),
+                **dict.fromkeys(("scheduled", "ended", "workers", "policy", "edf_by", "aging_step_ms", "fairness")),
+                "own_share": own_share(certificate(pool_name, tenants=[tenant]), tenant),
             }
         )
 

@@ -88,6 +88,10 @@ class JobRequest(Strict):
         max_value=EXPIRES_MAX_S,
         help_text=_("Seconds after which a job that has not started is dropped."),
     )
+    deadline = Moment(
+        required=False,
+        help_text=_("When the job should have ended, with its offset. Orders jobs where the pool's policy is “edf”."),
+    )
     metadata = serializers.DictField(required=False, help_text=_("Kept beside the job, for whoever looks at it."))
 
     def validate_kwargs(self, kwargs: dict[str, Any]) -> dict[str, Any]:

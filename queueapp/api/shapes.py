@@ -8,6 +8,9 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
 from queueapp.api.fields import Word
+from queueapp.inspection.explain import STATES as WAIT_STATES
+from queueapp.inspection.reasons import Kind
+from queueapp.inspection.shares import Standing
 from queueapp.states import Outcome, State
 
 
@@ -86,12 +89,18 @@ class Brief(Shape):
     outcome = Word("Outcome", Outcome, allow_null=True, help_text=_("How it ended."))
     reason = serializers.CharField(allow_null=True, help_text=_("Why it is a dead letter."))
     group = serializers.CharField(allow_null=True, help_text=_("Dead letters that died of the same share it."))
+    charged = serializers.FloatField(
+        allow_null=True, help_text=_("What its tenant was charged for the newest attempt, in the pool's cost unit.")
+    )
     attempts = serializers.IntegerField(help_text=_("How often a worker took it."))
     max_attempts = serializers.IntegerField(allow_null=True, help_text=_("Null when it is not known any more."))
     crashes = serializers.IntegerField(help_text=_("How many workers were lost while they ran it."))
     error = serializers.CharField(allow_null=True, help_text=_("Class of the last error."))
     submitted = serializers.DateTimeField(allow_null=True)
     due = serializers.DateTimeField(allow_null=True, help_text=_("The moment that a scheduled job waits for."))
+    deadline = serializers.DateTimeField(
+        allow_null=True, help_text=_("When it should have ended; null for none, and once it has ended.")
+    )
     started = serializers.DateTimeField(allow_null=True, help_text=_("When a worker first took it."))
     ended = serializers.DateTimeField(allow_null=True, help_text=_("When it ended or died."))
 
@@ -137,6 +146,52 @@ class JobResult(Shape):
     result = serializers.JSONField(allow_null=True, help_text=_("As JSON, masked."))
 
 
+class Reason(Shape):
+    """One part of what a job waits for."""
+
+    kind = Word("ReasonKind", Kind, help_text=_("For programs; stays the same."))
+    text = serializers.CharField(help_text=_("For people: a clause that is true by itself."))
+    blocks = serializers.BooleanField(help_text=_("It alone keeps the job from starting."))
+    used = serializers.IntegerField(allow_null=True, help_text=_("Of a ceiling: how many run."))
+    limit = serializers.IntegerField(allow_null=True, help_text=_("Of a ceiling: how many may run."))
+    held_by = serializers.ListField(
+        child=serializers.CharField(),
+        help_text=_("Some of the jobs that hold its place, of tenants one may speak for."),
+    )
+    since = serializers.DateTimeField(allow_null=True)
+    until = serializers.DateTimeField(allow_null=True)
+
+
+class Estimate(Shape):
+    """When a job starts or ends, as far as that can be said."""
+
+    of = Word("EstimateOf", ("start", "end"), help_text=_("What it is about."))
+    earliest = serializers.DateTimeField(allow_null=True, help_text=_("Null: nobody can say."))
+    latest = serializers.DateTimeField(allow_null=True, help_text=_("Null: nobody can say how late at most."))
+    basis = serializers.CharField(help_text=_("What it rests on, or why there is none."))
+
+
+class Why(Shape):
+    """What a job waits for, at one moment."""
+
+    id = serializers.CharField()
+    url = serializers.URLField(help_text=_("Where to look at the job."))
+    state = Word(
+        "WaitState",
+        WAIT_STATES,
+        help_text=_("Where it stands; “deferred”: the outbox keeps it until the store takes it."),
+    )
+    outcome = Word("Outcome", Outcome, allow_null=True, help_text=_("How it ended."))
+    pool = serializers.CharField()
+    tenant = serializers.CharField()
+    task = serializers.CharField()
+    sentence = serializers.CharField(help_text=_("The answer, for people."))
+    reasons = Reason(many=True, help_text=_("Its parts, the most important first."))
+    until = serializers.DateTimeField(allow_null=True, help_text=_("Until when the first reason holds."))
+    estimate = Estimate(allow_null=True, help_text=_("Null for what runs no more."))
+    as_of = serializers.DateTimeField(help_text=_("The moment of all this, on the store's clock."))
+
+
 class Page(Shape):
     """The end of every list."""
 
@@ -162,6 +217,44 @@ class Pools(Page):
     results = PoolName(many=True)
 
 
+class OwnShare(Shape):
+    """What a tenant had of a pool in the last minutes, against what it was entitled to. Of others nothing is told."""
+
+    window_s = serializers.FloatField(help_text=_("Seconds that were looked at."))
+    unit = serializers.CharField(help_text=_("Of cost: “ms”, or the pool's own word."))
+    state = Word("Standing", Standing, help_text=_("How the tenant stands, in one word."))
+    jobs = serializers.IntegerField(help_text=_("Leases that were given."))
+    units = serializers.FloatField(help_text=_("Service, in units of cost."))
+    share = serializers.FloatField(help_text=_("Of all service, 0 to 1."))
+    entitled_share = serializers.FloatField(
+        help_text=_("By weight, among the tenants that had work: what one leaves goes to the others.")
+    )
+    ratio = serializers.FloatField(allow_null=True, help_text=_("Had over entitled; null when entitled to nothing."))
+    wait_s = serializers.FloatField(
+        allow_null=True, help_text=_("How long the first job in line has waited; null when none is.")
+    )
+    lag = serializers.FloatField(
+        allow_null=True, help_text=_("How far it is behind, in units; null where the policy promises nothing.")
+    )
+    lag_bound = serializers.FloatField(allow_null=True, help_text=_("The most that the policy promises for that."))
+
+
+class Fairness(Shape):
+    """How a pool's service was shared out in the last minutes."""
+
+    window_s = serializers.FloatField(help_text=_("Seconds that were looked at."))
+    unit = serializers.CharField(help_text=_("Of cost: “ms”, or the pool's own word."))
+    units = serializers.FloatField(help_text=_("Service of all tenants, in units of cost."))
+    jobs = serializers.IntegerField(help_text=_("Leases that were given."))
+    states = serializers.DictField(
+        child=serializers.IntegerField(), help_text=_("How many tenants stand so; docs/fairness.md defines the words.")
+    )
+    jain_service = serializers.FloatField(help_text=_("Jain's index of service per weight."))
+    jain_count = serializers.FloatField(help_text=_("Jain's index of the number of jobs."))
+    jain_entitled = serializers.FloatField(help_text=_("Jain's index of service over what each was entitled to."))
+    whole = serializers.BooleanField(help_text=_("False in a large pool, of which a share was looked at."))
+
+
 class Pool(Shape):
     """How a pool stands: for one tenant, or as a whole for who may speak for every tenant."""
 
@@ -175,6 +268,14 @@ class Pool(Shape):
     ended = serializers.IntegerField(allow_null=True, help_text=_("Of the pool as a whole, else null."))
     workers = serializers.IntegerField(allow_null=True, help_text=_("Of the pool as a whole, else null."))
     policy = serializers.CharField(allow_null=True, help_text=_("Of the pool as a whole, else null."))
+    fairness = Fairness(allow_null=True, help_text=_("Of the pool as a whole, else null."))
+    own_share = OwnShare(allow_null=True, help_text=_("Of the one tenant, else null."))
+    edf_by = serializers.CharField(
+        allow_null=True, help_text=_("What the policy “edf” goes by: “deadline” or “latest_start”. Null for others.")
+    )
+    aging_step_ms = serializers.IntegerField(
+        allow_null=True, help_text=_("Waiting that is worth a step of priority under “aging”. Null for others.")
+    )
 
 
 class TenantBrief(Shape):
@@ -200,6 +301,7 @@ class Limits(Shape):
     lane = serializers.CharField(help_text=_("Empty for the tenant itself."))
     weight = serializers.FloatField(help_text=_("Share of service next to others."))
     max_in_flight = serializers.IntegerField(allow_null=True, help_text=_("Most jobs at once; null for no limit."))
+    min_share = serializers.IntegerField(help_text=_("Jobs that run at once before others get a turn; 0 for none."))
     paused = serializers.BooleanField(help_text=_("Jobs are accepted but none starts."))
 
 
@@ -207,4 +309,5 @@ class Tenant(TenantBrief):
     """How a tenant stands in one pool, and what is configured for it there."""
 
     name = serializers.CharField(help_text=_("For people; may be empty."))
+    own_share = OwnShare(help_text=_("What it had of the pool in the last minutes."))
     limits = Limits(many=True, help_text=_("What is configured; none: the pool's defaults hold."))

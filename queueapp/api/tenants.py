@@ -12,10 +12,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from queueapp.api import faults, shapes
+from queueapp.api.fairness import own_share
 from queueapp.api.grants import ALL
 from queueapp.api.requests import OfPool, TenantsQuery
 from queueapp.api.schema import operation
 from queueapp.api.view import DuctorView
+from queueapp.inspection.fairness import certificate
 from queueapp.inspection.tenants import SeenTenant, seen_tenants, tenants_in
 from queueapp.models import Tenant, TenantLimits
 from queueapp.names import TENANT_FORM
@@ -66,7 +68,8 @@ class TenantView(DuctorView):
             {
                 **brief(seen, pool, self.url("tenant", tenant_key=tenant_key)),
                 "name": Tenant.objects.filter(key=tenant_key).values_list("name", flat=True).first() or "",
-                "limits": list(limits.values("lane", "weight", "max_in_flight", "paused")[:LIMITS_MAX]),
+                "own_share": own_share(certificate(pool, tenants=[tenant_key]), tenant_key),
+                "limits": list(limits.values("lane", "weight", "max_in_flight", "min_share", "paused")[:LIMITS_MAX]),
             }
         )
 

@@ -11,7 +11,7 @@ from django.urls import path
 from queueapp.api.actions import CancelView, DiscardLetterView, RetryLettersView, RetryLetterView, RetryView
 from queueapp.api.bulk import BulkView
 from queueapp.api.deadletters import DeadLettersView, DeadLetterView
-from queueapp.api.jobs import JobsView, JobView, ResultView
+from queueapp.api.jobs import JobsView, JobView, ResultView, WhyView
 from queueapp.api.pools import PoolsView, PoolView
 from queueapp.api.tenants import TenantsView, TenantView
 from queueapp.api.view import DuctorView
@@ -33,6 +33,7 @@ ROUTES: dict[str, tuple[str, type[DuctorView]]] = {
     "jobs-bulk": ("jobs/bulk/", BulkView),
     "job": ("jobs/<str:job_id>/", JobView),
     "job-result": ("jobs/<str:job_id>/result/", ResultView),
+    "job-why": ("jobs/<str:job_id>/why/", WhyView),
     "job-cancel": ("jobs/<str:job_id>/cancel/", CancelView),
     "job-retry": ("jobs/<str:job_id>/retry/", RetryView),
     "dead-letters": ("dead-letters/", DeadLettersView),

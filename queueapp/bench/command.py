@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from django.core.management import call_command
 
 from queueapp.bench import ground
+from queueapp.bench.catalogue import EXPERIMENTS
 from queueapp.bench.harness import Progress, Report, identity
 from queueapp.store import connection
 
@@ -19,38 +20,33 @@ SETTINGS = "queueapp.bench.settings"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchCommand:
-    """The options of one `manage.py bench`."""
+    """One `manage.py bench`: the experiment and its own options."""
 
     bench: str
-    jobs: int
-    tenants: int
-    starts: int
+    options: Mapping[str, Any]
     json: Path | None = None
 
     def arguments(self) -> list[str]:
         """The same command once more, for `python -m django`."""
-        numbers = {"--jobs": self.jobs, "--tenants": self.tenants, "--starts": self.starts}
-        words = ["ductor_bench", self.bench, *(str(word) for option in numbers.items() for word in option)]
-        return [*words, "--json", str(self.json)] if self.json else words
+        words = [word for name, value in self.options.items() for word in (f"--{name}", str(value))]
+        return ["ductor_bench", self.bench, *words, *(["--json", str(self.json)] if self.json else [])]
 
 
 def run_bench(command: BenchCommand, out: TextIO) -> list[str]:
     """Measures, prints, writes `--json`. Returns one sentence for each promise that was missed.
 
-    Outside of a ground of its own it does not return: this program starts again on one.
+    An experiment that needs a ground of its own does not return outside of one: this program starts again on it.
     """
-    directory = ground.entered(SETTINGS)
-    if directory is None:
-        ground.enter(SETTINGS, ["-m", "django", *command.arguments()])
     begun, progress = time.monotonic(), Progress(out)
-    with ground.held(directory):
-        call_command("migrate", interactive=False, verbosity=0)
-        client = connection.commands()
-        report = Report(bench=command.bench, run=identity(client, jobs=command.jobs))
-        progress.say(
-            f"bench {command.bench}: {report.run['server']}, append-only file on, {report.run['cpus']} processors"
-        )
-        EXPERIMENTS[command.bench](report, command, progress, directory)
+    if EXPERIMENTS[command.bench].ground:
+        directory = ground.entered(SETTINGS)
+        if directory is None:
+            ground.enter(SETTINGS, ["-m", "django", *command.arguments()])
+        report = _on_ground(command, progress, directory)
+    else:
+        report = Report(bench=command.bench, run=identity(None, **command.options))
+        progress.say(f"bench {command.bench}")
+        EXPERIMENTS[command.bench].run(report, command.options, progress, None)
     progress.clear()
     if command.json is not None:
         report.write(command.json)
@@ -59,19 +55,11 @@ def run_bench(command: BenchCommand, out: TextIO) -> list[str]:
     return report.missed
 
 
-def _memory(report: Report, command: BenchCommand, progress: Progress, directory: Path) -> None:
-    from queueapp.bench.experiments import memory
-
-    memory.run(report, connection.commands(), progress, count=command.jobs, tenants=command.tenants)
-
-
-def _throughput(report: Report, command: BenchCommand, progress: Progress, directory: Path) -> None:
-    from queueapp.bench.experiments import throughput
-
-    throughput.run(report, connection.commands(), progress, directory, count=command.jobs, starts=command.starts)
-
-
-EXPERIMENTS: dict[str, Callable[[Report, BenchCommand, Progress, Path], None]] = {
-    "memory": _memory,
-    "throughput": _throughput,
-}
+def _on_ground(command: BenchCommand, progress: Progress, directory: Path) -> Report:
+    with ground.held(directory):
+        call_command("migrate", interactive=False, verbosity=0)
+        report = Report(bench=command.bench, run=identity(connection.commands(), **command.options))
+        server, cpus = report.run["server"], report.run["cpus"]
+        progress.say(f"bench {command.bench}: {server}, append-only file on, {cpus} processors")
+        EXPERIMENTS[command.bench].run(report, command.options, progress, directory)
+    return report

@@ -31,24 +31,33 @@ class Report:
     bench: str
     run: Mapping[str, object]
     figures: dict[str, Figure] = field(default_factory=dict)
+    rows: list[Mapping[str, Any]] = field(default_factory=list)
+    """One for each cell of an experiment that has several."""
     missed: list[str] = field(default_factory=list)
 
     def write(self, path: Path) -> None:
-        """`{"bench", "run", "figures"}` as JSON; what is no finite number becomes null."""
-        figures = {name: _finite(value) for name, value in self.figures.items()}
-        text = json.dumps({"bench": self.bench, "run": dict(self.run), "figures": figures}, indent=2)
-        path.write_text(text + "\n")
+        """`{"bench", "run", "figures"}` and, if there are any, `"rows"` as JSON; no finite number becomes null."""
+        written = {"bench": self.bench, "run": dict(self.run), "figures": _finite(self.figures)}
+        if self.rows:
+            written["rows"] = _finite(self.rows)
+        path.write_text(json.dumps(written, indent=2) + "\n")
 
 
-def _finite(value: Figure) -> Figure:
-    if isinstance(value, float):
-        return round(value, 4) if math.isfinite(value) else None
+def _finite(value: Any) -> Any:
+    """`value` for JSON: every number in it rounded, or None when it is not finite."""
+    match value:
+        case float():
+            return round(value, 4) if math.isfinite(value) else None
+        case Mapping():
+            return {name: _finite(part) for name, part in value.items()}
+        case list():
+            return [_finite(part) for part in value]
     return value
 
 
-def identity(client: redis.Redis, **more: object) -> dict[str, object]:
-    """Where, when and with what something was measured."""
-    info: Any = client.info()
+def identity(client: redis.Redis | None, **more: object) -> dict[str, object]:
+    """Where, when and with what something was measured; without a `client`, on no server."""
+    info: Any = client.info() if client is not None else {}
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": " ".join(["manage.py", *sys.argv[1:]]),
@@ -58,12 +67,16 @@ def identity(client: redis.Redis, **more: object) -> dict[str, object]:
         "django": django.get_version(),
         "redis_py": _version("redis"),
         "hiredis": _version("hiredis"),
-        "server": f"{info.get('server_name', 'redis')} {info.get('valkey_version') or info['redis_version']}",
-        "append_only_file": bool(info.get("aof_enabled")),
+        "server": _server(info) if info else None,
+        "append_only_file": bool(info.get("aof_enabled")) if info else None,
         "cpus": os.cpu_count(),
         "platform": platform.platform(),
         **more,
     }
+
+
+def _server(info: Mapping[str, Any]) -> str:
+    return f"{info.get('server_name', 'redis')} {info.get('valkey_version') or info['redis_version']}"
 
 
 def _version(package: str) -> str | None:

@@ -164,7 +164,7 @@ def _pools(found: Sequence[PoolStatus]) -> str:
         [
             (
                 pool.pool,
-                pool.policy + (" (paused)" if pool.paused else ""),
+                pool.rule + (" (paused)" if pool.paused else ""),
                 pool.waiting,
                 pool.active,
                 pool.scheduled,

@@ -42,6 +42,8 @@ def _lines(pool: Enforced, *, dry_run: bool) -> Iterator[str]:
 
 
 def _name(difference: Difference) -> str:
+    if difference.key:
+        return printable(f"key {difference.key}")
     if not difference.tenant:
         return "pool settings"
     return printable(f"{difference.tenant} / {difference.lane}" if difference.lane else difference.tenant)

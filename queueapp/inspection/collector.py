@@ -18,6 +18,8 @@ from prometheus_client.registry import Collector
 
 from queueapp.conf import known_pools
 from queueapp.errors import DuctorError, StoreUnavailable
+from queueapp.inspection.fairness import Certificate
+from queueapp.inspection.fairness_gauges import FairnessGauges
 from queueapp.inspection.overview import PoolStatus, pool_status
 from queueapp.metrics import SHARD
 from queueapp.store import shards
@@ -83,6 +85,7 @@ class Look:
 
     up: bool
     pools: tuple[PoolStatus, ...]
+    certificates: tuple[Certificate, ...] = ()
 
 
 class StoreCollector(Collector):
@@ -93,6 +96,7 @@ class StoreCollector(Collector):
         self._lock = threading.Lock()
         self._kept: Look | None = None
         self._kept_until = 0.0
+        self._fairness = FairnessGauges(clock)
 
     def look(self) -> Look:
         """All pools, at most a second old."""
@@ -104,18 +108,28 @@ class StoreCollector(Collector):
 
     def forget(self) -> None:
         """The next look reads anew."""
-        self._kept = None
+        with self._lock:
+            self._kept = None
+            self._fairness.forget()
 
     def describe(self) -> Iterator[Metric]:
         """The families without samples. Reads nothing: registries ask for it when the process starts."""
-        yield from _families(Look(up=False, pools=()))
+        yield from self._families(Look(up=False, pools=()))
 
     def collect(self) -> Iterator[Metric]:
         """The families as the store is now."""
-        yield from _families(self.look())
+        yield from self._families(self.look())
+
+    def _families(self, look: Look) -> Iterator[Metric]:
+        yield from _families(look)
+        with self._lock:
+            fairness = list(self._fairness.families(look.certificates))
+        yield from fairness
 
     def _read(self) -> Look:
-        started, up, found = self._clock(), True, []
+        started, up = self._clock(), True
+        found: list[PoolStatus] = []
+        certificates: list[Certificate] = []
         try:
             for pool in sorted(known_pools() | shards.pools().keys()):
                 if self._clock() - started > BUDGET_S:
@@ -123,13 +137,14 @@ class StoreCollector(Collector):
                     break
                 try:
                     found.append(pool_status(pool))
+                    certificates.append(self._fairness.of(pool))
                 except StoreUnavailable:
                     raise
                 except DuctorError:
                     up = False  # a fault of this pool alone: the others can be shown
         except DuctorError:
             return Look(up=False, pools=())
-        return Look(up=up, pools=tuple(found))
+        return Look(up=up, pools=tuple(found), certificates=tuple(certificates))
 
 
 class LeaderCollector(Collector):

@@ -31,7 +31,8 @@ MAX_NEXT = 250
 MAX_LANES = 200
 STEPS = 4
 LOOKS = 1_000
-CURSOR_FORM = re.compile(r"(?:(qc?),([^,]*),)?(?:(-?[0-9]{1,17}),([A-Za-z0-9_-]{1,64})|,)")
+SCORE_FORM = r"-?[0-9]{1,17}(?:\.[0-9]{1,17})?(?:e[+-]?[0-9]{1,3})?"
+CURSOR_FORM = re.compile(rf"(?:(qc?),([^,]*),)?(?:({SCORE_FORM}),([A-Za-z0-9_@-]{{1,64}})|,)")
 POSITION_FORM = re.compile(r"[0-9]{0,6}")
 
 
@@ -69,6 +70,11 @@ class JobView:
         return moment(self.record.due_ms)
 
     @property
+    def deadline_at(self) -> datetime | None:
+        """When it should have ended; None once it has, as an ended row does not keep it."""
+        return moment(self.record.deadline_ms)
+
+    @property
     def group(self) -> str:
         """The group of a dead letter, see `deadletters.DeadGroup`; else empty."""
         return self.record.group
@@ -94,6 +100,11 @@ class JobView:
         if record.outcome is Outcome.COMPLETED or (record.state is State.DEAD and raised):
             return _span(record.leased_ms, record.ended_ms)
         return None
+
+    @property
+    def charged(self) -> float | None:
+        """What its newest lease cost in the pool's unit, settled once that has ended; None: none, or given back."""
+        return self.record.charged or None
 
     @property
     def last_error(self) -> ErrorRecord | None:
@@ -214,15 +225,18 @@ def _of_index(pool: str, reads: Reads, state: State, tenant: str, task: str, cur
 
 
 def _pending_of(pool: str, reads: Reads, tenant: str, task: str, cursor: str, count: int) -> JobPage:
-    """Queue by queue: lanes by name, in each the fresh work, then what continues."""
+    """Queue by queue: lanes by name, in each the fresh work, then what continues; jobs with concurrency keys apart."""
     lanes = sorted({"main", *reads.lanes(tenant, MAX_LANES), *_configured_lanes(pool, tenant)})[: MAX_LANES + 1]
-    queues = [(lane, tier) for lane in lanes for tier in ("q", "qc")]
+    sub_lanes = reads.sub_lanes(tenant, MAX_LANES)
+    queues = sorted([(lane, tier) for lane in lanes for tier in ("q", "qc")] + list(sub_lanes))
     sizes = dict(zip(queues, reads.sizes([f"{tier}:{tenant}|{lane}" for lane, tier in queues]), strict=True))
+    for (lane, tier), standing in sub_lanes.items():
+        sizes[lane.partition("|")[0], tier] = sizes.get((lane.partition("|")[0], tier), 0) - standing
     tier, lane, after = _parsed(cursor)
     ids: list[str] = []
-    steps, then = STEPS, ""
+    steps, then = STEPS - 1, ""  # one round trip went into the sub-lanes
     for queue in queues:
-        if not sizes[queue] or queue < (lane, tier):
+        if sizes[queue] <= 0 or queue < (lane, tier):
             continue
         begin = after if queue == (lane, tier) else None
         name = f"{queue[1]}:{tenant}|{queue[0]}"
@@ -243,7 +257,7 @@ def _pending_of(pool: str, reads: Reads, tenant: str, task: str, cursor: str, co
         pool=pool,
         state=State.PENDING.value,
         total=len(ids) if task and whole else sum(sizes.values()),
-        exact=len(lanes) <= MAX_LANES and (whole or not task),
+        exact=len(lanes) <= MAX_LANES and len(sub_lanes) < MAX_LANES and (whole or not task),
         jobs=_still(pool, reads, ids, State.PENDING),
         next_cursor=then or None,
     )

@@ -33,6 +33,10 @@ class PoolStatus:
 
     pool: str
     policy: str
+    rule: str
+    """The policy with the parameter that it takes, for people."""
+    edf_by: str
+    aging_step_ms: int
     paused: bool
     waiting: int
     active: int
@@ -80,6 +84,9 @@ def pool_status(pool: str) -> PoolStatus:
     return PoolStatus(
         pool=pool,
         policy=configured.policy,
+        rule=configured.rule,
+        edf_by=configured.by,
+        aging_step_ms=configured.step_ms,
         paused=configured.paused,
         waiting=seen.waiting,
         active=seen.active,

@@ -1,33 +1,20 @@
-"""`fifo`: the order of submission over the whole pool, whoever submitted. Both tiers stand in one queue."""
+"""`fifo`: the order of submission over the whole pool, whoever submitted. Both tiers stand in one queue.
+
+Bound: none between tenants; who submits most is served most. Caveat: one tenant's flood is drained before the others'
+single jobs. It is the arm that fairness is measured against.
+"""
 
 from __future__ import annotations
 
 from queueapp.policies.node import Node
+from queueapp.policies.ordered import Ordered
 from queueapp.policies.protocol import Candidate
 
 
-class Fifo:
-    """Every pointer is the least number of submission below it: a heap of heaps."""
+class Fifo(Ordered):
+    """Rank = number of submission."""
 
     name = "fifo"
-    ordered = True
-    tiered = False
-    charges = False
 
-    def rank(self, job: Candidate) -> float:
+    def rank(self, root: Node, job: Candidate, cost: float, weight: float) -> float:
         return float(job.seq)
-
-    def enter(self, node: Node, child: str, head: float) -> None:
-        node.walk.put(child, head)
-
-    def moved(self, node: Node, child: str, head: float) -> None:
-        node.walk.put(child, head)
-
-    def leave(self, node: Node, child: str) -> None:
-        node.walk.discard(child)
-
-    def served(self, node: Node, child: str, cost: float, weight: float) -> float:
-        return 0.0
-
-    def settled(self, node: Node, child: str, difference: float, weight: float, fallback: float) -> None:
-        return None

@@ -15,13 +15,13 @@ TAGS_DROPPED_PER_LIFT = 64
 
 
 class Pointers:
-    """Members by score, the least first, equal scores by member: what the server calls a sorted set."""
+    """Members by score, the least first, equal scores by `tie`, then by member."""
 
     __slots__ = ("_heap", "_scores")
 
     def __init__(self) -> None:
-        self._scores: dict[str, float] = {}
-        self._heap: list[tuple[float, str]] = []  # may hold entries that `_scores` has overtaken
+        self._scores: dict[str, tuple[float, int]] = {}
+        self._heap: list[tuple[float, int, str]] = []  # may hold entries that `_scores` has overtaken
 
     def __len__(self) -> int:
         return len(self._scores)
@@ -33,28 +33,34 @@ class Pointers:
         return iter(self._scores)
 
     def score(self, member: str) -> float | None:
+        place = self._scores.get(member)
+        return None if place is None else place[0]
+
+    def place(self, member: str) -> tuple[float, int] | None:
+        """Score and tie."""
         return self._scores.get(member)
 
-    def put(self, member: str, score: float) -> None:
-        if self._scores.get(member) == score:
+    def put(self, member: str, score: float, tie: int = 0) -> None:
+        if self._scores.get(member) == (score, tie):
             return
-        self._scores[member] = score
+        self._scores[member] = (score, tie)
         if len(self._heap) > 2 * len(self._scores) + 64:
-            self._heap = [(kept, name) for name, kept in self._scores.items()]
+            self._heap = [(*place, name) for name, place in self._scores.items()]
             heapq.heapify(self._heap)
         else:
-            heapq.heappush(self._heap, (score, member))
+            heapq.heappush(self._heap, (score, tie, member))
 
     def discard(self, member: str) -> float | None:
         """Take `member` out; its score, or None when it was not there."""
-        return self._scores.pop(member, None)
+        place = self._scores.pop(member, None)
+        return None if place is None else place[0]
 
-    def first(self) -> tuple[float, str] | None:
-        """The least `(score, member)`, which stays."""
+    def first(self) -> tuple[float, int, str] | None:
+        """The least `(score, tie, member)`, which stays."""
         heap = self._heap
         while heap:
-            score, member = heap[0]
-            if self._scores.get(member) == score:
+            score, tie, member = heap[0]
+            if self._scores.get(member) == (score, tie):
                 return heap[0]
             heapq.heappop(heap)
         return None
@@ -63,8 +69,8 @@ class Pointers:
         """Take out at most `limit` members whose score is at most `bound`, lowest first."""
         taken: list[str] = []
         while len(taken) < limit and (least := self.first()) is not None and least[0] <= bound:
-            del self._scores[least[1]]
-            taken.append(least[1])
+            del self._scores[least[2]]
+            taken.append(least[2])
         return taken
 
 
@@ -75,22 +81,25 @@ def _ignore(_child: str) -> None:
 class Node:
     """`v` never decreases; `walk` holds the runnable children by start tag, `tags` the others that are ahead of `v`.
 
-    `forgotten` is told of every child whose tag the clock has overtaken.
+    `forgotten` is told of every child whose tag the clock has overtaken. `state` is the policy's own: child → number,
+    dropped with the child's tag; `root` is the node at the top of the tree, where it keeps what all nodes share.
     """
 
-    __slots__ = ("_forgotten", "tags", "v", "walk")
+    __slots__ = ("_forgotten", "root", "state", "tags", "v", "walk")
 
-    def __init__(self, forgotten: Callable[[str], None] = _ignore) -> None:
+    def __init__(self, forgotten: Callable[[str], None] = _ignore, root: Node | None = None) -> None:
         self.v = 0.0
         self.walk = Pointers()
         self.tags = Pointers()
+        self.state: dict[str, float] = {}
+        self.root = self if root is None else root
         self._forgotten = forgotten
 
     def enter(self, child: str) -> None:
         """`child` became runnable: it starts at the clock, or at its own tag when it had run ahead."""
         start = max(self.v, self.tags.discard(child) or 0.0)
         self.walk.put(child, start)
-        self._lift()
+        self.lift()
 
     def leave(self, child: str) -> None:
         """`child` is runnable no more: what it has had beyond the clock is remembered until the clock gets there."""
@@ -99,7 +108,7 @@ class Node:
             return
         if finish > self.v:
             self.tags.put(child, finish)
-        self._lift(finish)
+        self.lift(finish)
 
     def add(self, child: str, amount: float, fallback: float) -> float:
         """Move `child` by `amount` (negative: a refund), in or out of the walk; its new position.
@@ -110,23 +119,32 @@ class Node:
         if position is not None:
             position += amount
             self.walk.put(child, position)
-            self._lift()
+            self.lift()
             return position
         tag = self.tags.discard(child)
         finish = (tag if tag is not None and tag > self.v else fallback) + amount
-        if finish > self.v:
-            self.tags.put(child, finish)
-        self._lift(finish)
-        if child not in self.tags:
-            self._forgotten(child)
+        self.remember(child, finish)
         return finish
 
-    def _lift(self, finish: float | None = None) -> None:
+    def remember(self, child: str, tag: float) -> None:
+        """`child` stands outside the walk until the clock gets to `tag`; it is forgotten when that is so already."""
+        if tag > self.v:
+            self.tags.put(child, tag)
+        self.lift(tag)
+        if child not in self.tags:
+            self._forget(child)
+
+    def advance(self, to: float) -> None:
+        """Bring the clock up to `to`; tags that it has overtaken are forgotten."""
+        self.v = max(self.v, to)
+        for child in self.tags.pop_until(self.v, TAGS_DROPPED_PER_LIFT):
+            self._forget(child)
+
+    def lift(self, finish: float | None = None) -> None:
         """Bring the clock up to the least start tag, or at the end of a busy period to the last finish tag."""
         least = self.walk.first()
-        if least is not None:
-            self.v = max(self.v, least[0])
-        elif finish is not None:
-            self.v = max(self.v, finish)
-        for child in self.tags.pop_until(self.v, TAGS_DROPPED_PER_LIFT):
-            self._forgotten(child)
+        self.advance(least[0] if least is not None else self.v if finish is None else finish)
+
+    def _forget(self, child: str) -> None:
+        self.state.pop(child, None)
+        self._forgotten(child)

@@ -9,10 +9,7 @@ charged services per weight stay within c1/w1 + c2/w2 of each other, for any num
 from __future__ import annotations
 
 from queueapp.policies.node import Node
-from queueapp.policies.protocol import PRIORITY_MAX, PRIORITY_MIN, Candidate
-
-PRIORITY_STEP = 2.0**45
-"""Ranks between two priorities: more than a shard ever submits, and 100 of them stay exact in a double."""
+from queueapp.policies.protocol import PRIORITY_STEP, Candidate, Place, clamp
 
 
 class Tiered:
@@ -23,19 +20,22 @@ class Tiered:
     tiered = True
     charges = True
 
-    def rank(self, job: Candidate) -> float:
-        return job.seq - min(max(job.priority, PRIORITY_MIN), PRIORITY_MAX) * PRIORITY_STEP
+    def rank(self, root: Node, job: Candidate, cost: float, weight: float) -> float:
+        return job.seq - clamp(job.priority) * PRIORITY_STEP
 
-    def enter(self, node: Node, child: str, head: float) -> None:
+    def enter(self, node: Node, child: str, head: Place, weight: float) -> None:
         node.enter(child)
 
-    def moved(self, node: Node, child: str, head: float) -> None:
+    def moved(self, node: Node, child: str, head: Place) -> None:
         """A new head changes nothing: the turn is the child's, whatever job it is for."""
 
     def leave(self, node: Node, child: str) -> None:
         node.leave(child)
 
-    def served(self, node: Node, child: str, cost: float, weight: float) -> float:
+    def reweighed(self, node: Node, child: str, weight: float) -> None:
+        """The next charge counts the new weight; what was served before stays as it was charged."""
+
+    def served(self, node: Node, child: str, rank: float, cost: float, weight: float) -> float:
         return node.add(child, cost / weight, node.v)
 
     def settled(self, node: Node, child: str, difference: float, weight: float, fallback: float) -> None:

@@ -10,21 +10,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from queueapp.policies.keyed import POINTER, Keyed
 from queueapp.policies.node import Node, Pointers
-from queueapp.policies.protocol import Candidate, Policy
+from queueapp.policies.protocol import Candidate, Place, Policy
 
 BOOST = 10
 """`continue` jobs of a lane in a row that may pass its waiting `start` jobs."""
 SMALLEST_CHARGE = 1.0
+FLOOR_RUN = 9
+"""Jobs in a row that guaranteed minima may give: the tenth goes by the policy's turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What is configured for a tenant or for a lane of it. `ceiling` None = no limit, 0 = closed."""
+    """What is configured for a tenant or for a lane of it. `ceiling` None = no limit, 0 = closed.
+
+    `min_share`, of a tenant: so many slots it gets before the others, as long as it has work for them.
+    """
 
     weight: float = 1.0
     ceiling: int | None = None
     paused: bool = False
+    min_share: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +41,16 @@ class Charge:
     id: str
     tenant: str
     lane: str
+    rank: float
+    """Where the job stood in its lane: a return unrun puts it there again."""
     charged: float
     tenant_weight: float
     lane_weight: float
     fallback: float
     """Where the tenant stood right after the charge."""
     estimated: bool
+    for_minimum: bool = False
+    """Its tenant was below its guaranteed minimum: the root was not charged, and is not settled."""
 
 
 @dataclass(slots=True)
@@ -53,25 +64,25 @@ class _Lane:
     def __len__(self) -> int:
         return len(self.fresh) + len(self.continued)
 
-    def head(self) -> float:
-        """The least rank of the lane, which is not empty."""
+    def head(self) -> Place:
+        """The least place of the lane, which is not empty."""
         heads = (self.fresh.first(), self.continued.first())
-        return min(head[0] for head in heads if head is not None)
+        return min(head[:2] for head in heads if head is not None)
 
     def turn(self) -> Pointers:
         """The queue whose turn it is: 10 continued jobs to one fresh one, while both wait."""
-        if len(self.continued) and (not len(self.fresh) or self.boost < BOOST):
-            self.boost = self.boost + 1 if len(self.fresh) else 0
-            return self.continued
-        self.boost = 0
-        return self.fresh
+        return self.continued if len(self.continued) and (not len(self.fresh) or self.boost < BOOST) else self.fresh
+
+    def served(self, queue: Pointers) -> None:
+        """A job of `queue` is about to be taken."""
+        self.boost = self.boost + 1 if queue is self.continued and len(self.fresh) else 0
 
 
 @dataclass(slots=True)
 class _Tenant:
     """A tenant with waiting jobs, or with a tag at the root. `lanes` are those with pending jobs."""
 
-    node: Node = field(default_factory=Node)
+    node: Node
     lanes: dict[str, _Lane] = field(default_factory=dict)
     waiting: int = 0
     """Pending jobs, and those that wait for their time."""
@@ -85,13 +96,19 @@ class Tree:
         self.root = Node(self._forget)
         self.pool = Limits()
         self._estimate = estimate
+        self.floor_run = 0
+        """Jobs in a row that guaranteed minima gave."""
         self._limits: dict[tuple[str, str], Limits] = {}
+        self._minima: dict[str, int] = {}
         self._tenants: dict[str, _Tenant] = {}
         self._jobs: dict[str, Candidate] = {}
         self._parked: dict[str, Candidate] = {}
         self._leases: dict[str, tuple[str, str]] = {}
         self._in_flight: dict[tuple[str, str], int] = {}
         self._done: dict[str, None] | None = None
+        self._touched: dict[tuple[str, str], None] = {}
+        self.keyed = Keyed(self)
+        """Jobs with concurrency keys."""
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -123,80 +140,111 @@ class Tree:
 
     def lane_runnable(self, tenant: str, lane: str) -> bool:
         held = self._tenants.get(tenant)
-        return held is not None and lane in held.lanes and self._has_room(tenant, lane)
+        return held is not None and len(held.lanes.get(lane, ())) > 0 and self._has_room(tenant, lane)
 
     def tenant_runnable(self, tenant: str) -> bool:
         held = self._tenants.get(tenant)
         return held is not None and len(held.node.walk) > 0 and self._has_room(tenant, "")
 
+    def below_minimum(self, tenant: str) -> bool:
+        """It may run, and holds fewer slots than it is to have before others."""
+        return tenant in self.root.walk and self.in_flight(tenant) < self._minima.get(tenant, 0)
+
     # -- changing -----------------------------------------------------------------------------------------------
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Several moves as one call of the store makes them: tenants that are done are forgotten at its end."""
+        """Several moves as one call of the store makes them.
+
+        At its end the lanes that they touched are put right in the order of the first touch, jobs with keys find their
+        places, and tenants that are done are forgotten.
+        """
         done = self._done = {}
         try:
             yield
         finally:
+            for scope in self._touched:
+                self.refresh(*scope)
+            self._touched = {}
+            self.keyed.flush()
             self._done = None
             for tenant in done:
                 self._forget(tenant)
 
-    def push(self, job: Candidate) -> None:
-        """`job` becomes pending: new, due, or back with its old seq after recovery or a return."""
-        tenant = self._tenants.setdefault(job.tenant, _Tenant())
+    def push(self, job: Candidate, rank: float | None = None) -> None:
+        """`job` becomes pending: new, due, or back with its old seq and `rank` after recovery or a return."""
+        tenant = self._tenant(job.tenant)
         lane = tenant.lanes.setdefault(job.lane, _Lane())
-        self._queue(lane, job).put(job.id, self.policy.rank(job))
+        if rank is None:
+            rank = self.policy.rank(self.root, job, self._cost(job), self.limits(job.tenant).weight)
         if self._parked.pop(job.id, None) is None:
             tenant.waiting += 1
         self._jobs[job.id] = job
-        self.refresh(job.tenant, job.lane)
+        if job.keys is not None:
+            continued = self._is_continued(job)
+            sub = self.keyed.put(self._sub_lane(job), job.keys, job.tenant, job.lane, continued=continued)
+            sub.jobs.put(job.id, rank, job.seq)
+            self.flush()
+        else:
+            self._queue(lane, job).put(job.id, rank, job.seq)
+            self._touch(job.tenant, job.lane)
 
     def park(self, job: Candidate) -> None:
         """`job` waits for its time. It is nowhere in the walk, but its tenant is not forgotten meanwhile."""
-        self._tenants.setdefault(job.tenant, _Tenant()).waiting += 1
+        self._tenant(job.tenant).waiting += 1
         self._parked[job.id] = job
 
     def remove(self, job_id: str) -> Candidate | None:
         """A waiting job goes without having run: cancelled, expired, moved. No charge."""
-        job = self._take(job_id) or self._parked.pop(job_id, None)
+        job = self._take(job_id)
+        if job is None:
+            job = self._parked.pop(job_id, None)
+        elif job.keys is not None:
+            self.keyed.drop(self._sub_lane(job), job_id)
         if job is not None:
             self._tenants[job.tenant].waiting -= 1
-            self.refresh(job.tenant, job.lane)
+            if job.keys is None:
+                self._touch(job.tenant, job.lane)
+            else:
+                self.flush()
         return job
 
     def pick(self) -> Charge | None:
         """Lease the next job: take it out, charge its lane and its tenant, take its slots."""
-        least = self.root.walk.first()
-        if least is None or not self.open:
+        found = self._head() if self.open else None
+        while found is None and self.keyed.unsettled and self._done is None:
+            self.flush()  # who stepped aside may have let another one go
+            found = self._head()
+        if found is None:
             return None
-        tenant = least[1]
+        tenant, lane, rank, job, for_minimum = found
         node = self._tenants[tenant].node
-        least_lane = node.walk.first()
-        assert least_lane is not None, "a tenant in the walk has a runnable lane"
-        lane = least_lane[1]
-        first = self._tenants[tenant].lanes[lane].turn().first()
-        assert first is not None, "a runnable lane has a job"
-        job = self._jobs[first[1]]
-        declared = job.cost > 0
-        cost = max(SMALLEST_CHARGE, job.cost if declared else self._estimate(job))
+        cost = self._cost(job)
         tenant_weight, lane_weight = self.limits(tenant).weight, self.limits(tenant, lane).weight
-        self.policy.served(node, lane, cost, lane_weight)
-        position = self.policy.served(self.root, tenant, cost, tenant_weight)
+        self.policy.served(node, lane, rank, cost, lane_weight)
+        if for_minimum:
+            position, self.floor_run = self.root.walk.score(tenant) or 0.0, self.floor_run + 1
+        else:
+            position, self.floor_run = self.policy.served(self.root, tenant, rank, cost, tenant_weight), 0
         self._take(job.id)
+        if job.keys is not None:
+            self.keyed.lease(self.keyed.sub_lane(self._sub_lane(job)), job.id)
         self._tenants[tenant].waiting -= 1
         self._leases[job.id] = (tenant, lane)
         self._count(tenant, lane, 1)
         self.refresh(tenant, lane)
+        self.flush()
         return Charge(
             id=job.id,
             tenant=tenant,
             lane=lane,
+            rank=rank,
             charged=cost,
             tenant_weight=tenant_weight,
             lane_weight=lane_weight,
             fallback=position,
-            estimated=not declared,
+            estimated=not job.cost,
+            for_minimum=for_minimum,
         )
 
     def settle(self, charge: Charge, actual: float) -> Charge:
@@ -206,9 +254,10 @@ class Tree:
         difference = actual - charge.charged
         if not difference:
             return charge
-        self.policy.settled(self.root, charge.tenant, difference, charge.tenant_weight, charge.fallback)
+        if not charge.for_minimum:
+            self.policy.settled(self.root, charge.tenant, difference, charge.tenant_weight, charge.fallback)
         if self._is_kept(charge.tenant):
-            node = self._tenants.setdefault(charge.tenant, _Tenant()).node
+            node = self._tenant(charge.tenant).node
             self.policy.settled(node, charge.lane, difference, charge.lane_weight, node.v)
         return replace(charge, charged=actual)
 
@@ -217,11 +266,20 @@ class Tree:
         scope = self._leases.pop(job_id, None)
         if scope is not None:
             self._count(*scope, -1)
-            self.refresh(*scope)
+            self._touch(*scope)
+            self.keyed.release(job_id)
+            self.flush()
 
     def configure(self, tenant: str, lane: str, limits: Limits) -> None:
         """Weight, ceiling and pause of a tenant (`lane` "") or of one lane; they act at once."""
+        before = self.limits(tenant, lane).weight
         self._limits[tenant, lane] = limits
+        if limits.min_share and not lane:
+            self._minima[tenant] = limits.min_share
+        elif not lane:
+            self._minima.pop(tenant, None)
+        if limits.weight != before:
+            self._reweigh(tenant, lane, limits.weight)
         if lane:
             self.refresh(tenant, lane)
         else:
@@ -232,13 +290,75 @@ class Tree:
         held = self._tenants.get(tenant)
         if held is None:
             return
+        if lane in held.lanes and not len(held.lanes[lane]):
+            del held.lanes[lane]
         if self.lane_runnable(tenant, lane):
-            self._place(held.node, lane, held.lanes[lane].head())
+            self._place(held.node, lane, held.lanes[lane].head(), self.limits(tenant, lane).weight)
         else:
             self.policy.leave(held.node, lane)
         self._refresh_tenant(tenant)
 
+    def flush(self) -> None:
+        """What was done to jobs with keys takes effect, unless a call goes on."""
+        if self._done is None and self.keyed:
+            with self.together():
+                pass
+
+    def queue_of(self, tenant: str, lane: str, *, continued: bool) -> Pointers:
+        held = self._tenant(tenant).lanes.setdefault(lane, _Lane())
+        return held.continued if continued else held.fresh
+
+    def admits(self, tenant: str, lane: str) -> bool:
+        """Tenant and lane themselves let a job run."""
+        return self._has_room(tenant, "") and self._has_room(tenant, lane)
+
     # -- parts --------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> tuple[str, bool] | None:
+        """Whose turn it is, and whether its guaranteed minimum gives it."""
+        if self.floor_run < FLOOR_RUN and self._minima:
+            below = [(self.root.walk.place(name), name) for name in self._minima if self.below_minimum(name)]
+            if below:
+                return min(below)[1], True
+        least = self.root.walk.first()
+        return None if least is None else (least[2], False)
+
+    def _head(self) -> tuple[str, str, float, Candidate, bool] | None:
+        """Whose turn it is, with the job; sub-lanes with a full key step aside on the way."""
+        while (turn := self._turn()) is not None:
+            tenant, for_minimum = turn
+            least_lane = self._tenants[tenant].node.walk.first()
+            assert least_lane is not None, "a tenant in the walk has a runnable lane"
+            lane = self._tenants[tenant].lanes[least_lane[2]]
+            queue = lane.turn()
+            first = queue.first()
+            assert first is not None, "a runnable lane has a job"
+            rank, _, member = first
+            if member.startswith(POINTER):
+                sub = self.keyed.of_pointer(member)
+                if self.keyed.full(sub) is not None:
+                    self.keyed.step_aside(sub)
+                    self.refresh(tenant, least_lane[2])
+                    continue
+                head = sub.jobs.first()
+                assert head is not None, "a sub-lane that stands in its lane has a job"
+                rank, _, member = head
+            lane.served(queue)
+            return tenant, least_lane[2], rank, self._jobs[member], for_minimum
+        return None
+
+    def _touch(self, tenant: str, lane: str) -> None:
+        """Put the lane right, now or at the end of `together`."""
+        if self._done is None:
+            self.refresh(tenant, lane)
+        else:
+            self._touched[tenant, lane] = None
+
+    def _tenant(self, name: str) -> _Tenant:
+        held = self._tenants.get(name)
+        if held is None:
+            held = self._tenants[name] = _Tenant(node=Node(root=self.root))
+        return held
 
     def _refresh_tenant(self, tenant: str) -> None:
         held = self._tenants.get(tenant)
@@ -246,28 +366,45 @@ class Tree:
             return
         least = held.node.walk.first()
         if least is not None and self._has_room(tenant, ""):
-            self._place(self.root, tenant, least[0])
+            self._place(self.root, tenant, least[:2], self.limits(tenant).weight)
         else:
             self.policy.leave(self.root, tenant)
         self._forget(tenant)
 
-    def _place(self, node: Node, child: str, head: float) -> None:
+    def _place(self, node: Node, child: str, head: Place, weight: float) -> None:
         if child in node.walk:
             self.policy.moved(node, child, head)
         else:
-            self.policy.enter(node, child, head)
+            self.policy.enter(node, child, head, weight)
+
+    def _reweigh(self, tenant: str, lane: str, weight: float) -> None:
+        held = self._tenants.get(tenant)
+        if lane and held is not None and lane in held.node.walk:
+            self.policy.reweighed(held.node, lane, weight)
+        elif not lane and tenant in self.root.walk:
+            self.policy.reweighed(self.root, tenant, weight)
+
+    def _cost(self, job: Candidate) -> float:
+        return max(SMALLEST_CHARGE, job.cost or self._estimate(job))
 
     def _has_room(self, tenant: str, lane: str) -> bool:
         limits = self.limits(tenant, lane)
         return not limits.paused and (limits.ceiling is None or self.in_flight(tenant, lane) < limits.ceiling)
 
     def _queue(self, lane: _Lane, job: Candidate) -> Pointers:
-        return lane.continued if self.policy.tiered and job.tier == "continue" else lane.fresh
+        return lane.continued if self._is_continued(job) else lane.fresh
+
+    def _is_continued(self, job: Candidate) -> bool:
+        return self.policy.tiered and job.tier == "continue"
+
+    def _sub_lane(self, job: Candidate) -> str:
+        assert job.keys is not None
+        return f"{'qc' if self._is_continued(job) else 'q'}:{job.tenant}|{job.lane}|{POINTER}{job.keys.id}"
 
     def _take(self, job_id: str) -> Candidate | None:
         """Take a pending job out of its queue; the last of a lane takes the lane with it."""
         job = self._jobs.pop(job_id, None)
-        if job is not None:
+        if job is not None and job.keys is None:
             lanes = self._tenants[job.tenant].lanes
             self._queue(lanes[job.lane], job).discard(job_id)
             if not len(lanes[job.lane]):

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, TypedDict
 
+from django.conf import settings as django_settings
 from django.db import connections
+from django.utils import timezone
 
 from queueapp.codec import decode_result, encode_result
 from queueapp.compat import InvalidTask
 from queueapp.errors import InvalidOption, NotYet, UnknownPool, UnserialisableArgument
 from queueapp.names import LANE_FORM
+from queueapp.producer import concurrency
 from queueapp.producer.backoff import coerce
+from queueapp.producer.concurrency import Key
 from queueapp.producer.tenancy import tenant_id
 from queueapp.setting_readers import Backoff
 
@@ -23,6 +27,7 @@ COST_MAX = 1_000_000_000
 IDEMPOTENCY_KEY_MAX = 1024
 METADATA_MAX_BYTES = 16 * 1024
 EXPIRES_MAX_S = 10 * 365 * 86_400
+DEADLINE_MAX_S = EXPIRES_MAX_S
 SENSITIVE_FORM = re.compile(r"[^\W\d]\w*(\.[^.]+)*")
 TASK_NAME_FORM = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
@@ -37,6 +42,7 @@ class _Both(TypedDict, total=False):
     lane: str | None
     cost: float | None
     expires_after: float | timedelta | None
+    concurrency: Key | Sequence[Key] | None
     idempotency_key: str | None
     max_attempts: int | None
     max_crashes: int | None
@@ -51,11 +57,13 @@ class Using(_Both, total=False):
     """The options of `.using()`. None leaves an option as it is."""
 
     run_after: datetime | None
+    deadline: datetime | float | timedelta | None
 
 
 class Declared(_Both, total=False):
     """The options of `@task`, beside `takes_context`. None leaves an option at its default."""
 
+    deadline: float | timedelta | None
     sensitive: Iterable[str] | bool | None
     api: bool | None
     aliases: Iterable[str] | None
@@ -65,10 +73,8 @@ USING = tuple(Using.__annotations__)
 TASK = (*Declared.__annotations__, "takes_context")
 NOT_YET = frozenset(
     {
-        "deadline",
         "debounce",
         "singleton",
-        "concurrency",
         "on_throttle",
         "timeout",
         "soft_timeout",
@@ -168,6 +174,31 @@ def _expires_after(value: object) -> float:
     return float(seconds)
 
 
+def _deadline(value: object) -> datetime | float:
+    if isinstance(value, datetime):
+        if django_settings.USE_TZ and not timezone.is_aware(value):
+            raise InvalidTaskOption(
+                f"deadline is {value!r}: it must be an aware datetime, such as timezone.now() + timedelta(hours=1)."
+            )
+        return value
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0.001 <= seconds <= DEADLINE_MAX_S:
+        raise InvalidTaskOption(
+            f"deadline is {value!r}: it must be an aware datetime, or seconds (or a timedelta) above 0 and up to ten "
+            "years, counted from when the job may first run."
+        )
+    return float(seconds)
+
+
+def require_duration(deadline: object) -> None:
+    """Raises InvalidTaskOption for a moment, which belongs to a job and not to a task."""
+    if isinstance(deadline, datetime):
+        raise InvalidTaskOption(
+            "@task(deadline=...) with a moment would fix that moment for every job; give seconds or a timedelta, or "
+            "give the moment to .using()."
+        )
+
+
 def _idempotency_key(value: object) -> str:
     if not isinstance(value, str) or not 1 <= len(value) <= IDEMPOTENCY_KEY_MAX:
         shown = value if not isinstance(value, str) else f"text of {len(value)} characters"
@@ -242,11 +273,21 @@ def require_parameters(function: Callable[..., object], sensitive: tuple[str, ..
             )
 
 
+def require_fields(function: Callable[..., object], keys: Sequence[Key], *, takes_context: bool) -> None:
+    """Raises InvalidTaskOption for a key with a field that is no parameter: it could never be filled in."""
+    try:
+        concurrency.require_fields(function, keys, takes_context=takes_context)
+    except InvalidOption as error:
+        raise InvalidTaskOption(str(error)) from None
+
+
 READERS: dict[str, Callable[[object], object]] = {
     "tenant": tenant_id,
     "lane": _lane,
     "cost": _cost,
     "expires_after": _expires_after,
+    "deadline": _deadline,
+    "concurrency": concurrency.read,
     "idempotency_key": _idempotency_key,
     "max_attempts": _whole("max_attempts", 1, 1_000_000),
     "max_crashes": _whole("max_crashes", 1, 1_000_000),

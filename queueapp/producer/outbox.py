@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from django.core.signals import setting_changed
@@ -28,11 +28,13 @@ from queueapp.conf import settings
 from queueapp.errors import DuctorError, IdempotencyConflict, StoreError, StoreUnavailable, Upgrading
 from queueapp.moments import now_ms
 from queueapp.names import LANE_FORM, POOL_FORM
+from queueapp.patterns import TEXT_MAX_BYTES
 from queueapp.policies.protocol import PRIORITY_MAX, PRIORITY_MIN
+from queueapp.producer.concurrency import LIMIT_MAX
 from queueapp.producer.results import DuctorResult
 from queueapp.repeats import Repeats
 from queueapp.store import shards
-from queueapp.store.records import NewJob
+from queueapp.store.records import KEYS_MAX, KeyUse, NewJob
 
 if TYPE_CHECKING:
     from queueapp.models import OutboxEntry
@@ -44,6 +46,7 @@ VERSION = 1
 """Of the form in which a row holds its job."""
 KINDS: dict[str, tuple[type, ...]] = {"payload": (bytes,), "cost": (int, float)}
 """Types of a job's fields that are not those of their defaults, nor text."""
+KEY_DIGEST_FORM = re.compile(r"[A-Za-z0-9_-]{22}")
 DIGEST_FORM = re.compile(r"[A-Za-z0-9_-]{0,64}")
 CHUNK_ROWS = 200
 CHUNK_BYTES = 4_000_000
@@ -136,29 +139,37 @@ def _row(prepared: Prepared, error: DuctorError) -> OutboxEntry:
     job, at_ms = prepared.job, now_ms()
     if job.delay_ms:
         job = replace(job, due_ms=at_ms + job.delay_ms, delay_ms=0)
-    held = {field.name: getattr(job, field.name) for field in fields(job) if field.name != "payload"}
     return OutboxEntry(
         job_id=_public_id(prepared),
         pool=prepared.pool,
         tenant=job.tenant,
         task=job.task[:512],
-        job={"version": VERSION, "backend": prepared.task.backend, "kept_ms": at_ms, "job": held},
+        job={"version": VERSION, "backend": prepared.task.backend, "kept_ms": at_ms, "job": held(job)},
         payload=job.payload,
         error=str(error),
         due=timezone.now(),
     )
 
 
+def held(job: NewJob) -> dict[str, Any]:
+    """All of a job but its arguments, as JSON has it."""
+    found = {field.name: getattr(job, field.name) for field in fields(job) if field.name != "payload"}
+    return {**found, "keys": [asdict(key) for key in job.keys]}
+
+
 def job_of(entry: OutboxEntry) -> NewJob:
     """The job of a row as it is to be sent now.
 
-    `due_ms` is a moment and stays. `expires_after_ms` counts from the commit, so what has passed since is taken off;
-    a job that has expired meanwhile is sent all the same, so that its result says so. The time for which an idempotency
-    key stands is not cut: it begins when the store knows the key, and two rows with one key must still meet there.
+    `due_ms` and `deadline_ms` are moments and stay. `expires_after_ms` counts from the commit, so what has passed since
+    is taken off; a job that has expired meanwhile is sent all the same, so that its result says so. The time for which
+    an idempotency key stands is not cut: it begins when the store knows the key, and two rows with one key must still
+    meet there.
     """
     if entry.job["version"] > VERSION:
         raise ValueError(f"version {entry.job['version']} of a row")
-    job = NewJob(**entry.job["job"], payload=bytes(entry.payload))
+    given = dict(entry.job["job"])
+    keys = tuple(KeyUse(**key) for key in given.pop("keys", ()))
+    job = NewJob(**given, keys=keys, payload=bytes(entry.payload))
     _check(entry, job)
     if not job.expires_after_ms:
         return job
@@ -184,8 +195,22 @@ def _check(entry: OutboxEntry, job: NewJob) -> None:
         raise ValueError("its tenant, lane or pool has no name that Ductor gives")
     if job.tier not in ("start", "continue") or not (DIGEST_FORM.fullmatch(job.fingerprint + job.idempotency)):
         raise ValueError("its tier or one of its digests is none")
+    _check_keys(job.keys)
     if entry.job_id != shards.keys(entry.pool).public_id(job.id):
         raise ValueError("its id is not of its pool")
+
+
+def _check_keys(keys: Sequence[KeyUse]) -> None:
+    digests = [key.digest for key in keys]
+    if len(keys) > KEYS_MAX or digests != sorted(set(digests)):
+        raise ValueError("its concurrency keys are no set of keys")
+    for key in keys:
+        if not (KEY_DIGEST_FORM.fullmatch(key.digest) and KEY_DIGEST_FORM.fullmatch(key.pattern)):
+            raise ValueError("a digest of a concurrency key is none")
+        if type(key.limit) is not int or not 1 <= key.limit <= LIMIT_MAX:
+            raise ValueError("the limit of a concurrency key is out of range")
+        if not key.text.isprintable() or not 1 <= len(key.text.encode()) <= TEXT_MAX_BYTES:
+            raise ValueError("the text of a concurrency key is none")
 
 
 def _chunks(

@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from queueapp.codec import decode_arguments, digest, encode_arguments, fingerprint
 from queueapp.compat import Task
 from queueapp.conf import default_alias, settings
 from queueapp.errors import PayloadTooLarge
+from queueapp.inspection.masking import is_secret
+from queueapp.moments import now_ms
+from queueapp.producer import concurrency
 from queueapp.producer.backoff import to_options
 from queueapp.producer.discovery import registry
 from queueapp.producer.results import DEFERRED, DuctorResult, sent_result
@@ -74,24 +78,36 @@ def prepare(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Prepa
         )
     name = ours.module_path
     key = ours.idempotency_key
+    tenant = resolve_tenant(ours.tenant, name)
+    due_ms = _due_ms(ours.run_after)
+    # As the worker will get them: a copy, in which a tuple is a list unless the task is typed.
+    args, kwargs, _ = decode_arguments(payload)
     job = NewJob(
         id=new_id(),
         task=name,
-        tenant=resolve_tenant(ours.tenant, name),
+        tenant=tenant,
         payload=payload,
         fingerprint=fingerprint(name, payload, canonical=key is not None),
         lane=ours.lane,
         priority=int(ours.priority),
         cost=ours.cost or 0,
-        due_ms=_due_ms(ours.run_after),
+        due_ms=due_ms,
         expires_after_ms=max(1, round(ours.expires_after * 1000)) if ours.expires_after else 0,
         max_attempts=ours.max_attempts or settings.max_attempts,
         max_crashes=ours.max_crashes or settings.max_crashes,
         idempotency=digest(key) if key is not None else "",
         idempotency_ttl_ms=settings.idempotency_ttl_ms,
+        deadline_ms=_deadline_ms(ours.deadline, due_ms),
+        keys=concurrency.fill_in(
+            ours.func,
+            ours.concurrency,
+            args,
+            kwargs,
+            tenant=tenant,
+            takes_context=ours.takes_context,
+            is_hidden=partial(_is_hidden, ours),
+        ),
     )
-    # As the worker will get them: a copy, in which a tuple is a list unless the task is typed.
-    args, kwargs, _ = decode_arguments(payload)
     return Prepared(task=ours, job=job, args=args, kwargs=kwargs)
 
 
@@ -113,6 +129,22 @@ def _options(task: DuctorTask) -> dict[str, Any]:
     if declared is not None and declared.typed != task.typed:
         found["typed"] = task.typed
     return found
+
+
+def _is_hidden(task: DuctorTask, parameter: str) -> bool:
+    """Whether nobody is shown the value of this parameter, nor a part of it."""
+    if isinstance(task.sensitive, bool):
+        return task.sensitive or is_secret(parameter)
+    return is_secret(parameter) or any(path.partition(".")[0] == parameter for path in task.sensitive)
+
+
+def _deadline_ms(deadline: datetime | float | None, due_ms: int) -> int:
+    """The moment of a deadline. A duration counts from now, or from `run_after` when that is later."""
+    if deadline is None:
+        return 0
+    if isinstance(deadline, datetime):
+        return max(1, round(deadline.timestamp() * 1000))
+    return max(now_ms(), due_ms) + max(1, round(deadline * 1000))
 
 
 def _due_ms(run_after: datetime | None) -> int:

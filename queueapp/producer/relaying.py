@@ -226,6 +226,7 @@ def _handle(entry: OutboxEntry) -> DuctorResult:
         priority=job.priority,
         submitted_ms=at_ms,
         due_ms=job.due_ms,
+        deadline_ms=job.deadline_ms,
         payload=job.payload,
     )
     handle = result_from_record(record, entry.pool, entry.job["backend"])

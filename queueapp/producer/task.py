@@ -16,6 +16,7 @@ from queueapp.compat import GenericTask, Task
 from queueapp.conf import default_alias
 from queueapp.producer import backoff as backoffs
 from queueapp.producer import options
+from queueapp.producer.concurrency import Key
 from queueapp.producer.discovery import find, registry
 from queueapp.setting_readers import Backoff
 
@@ -54,6 +55,10 @@ class DuctorTask(GenericTask[P, R]):
     """Units that the job costs its tenant; None: learnt from observed run times."""
     expires_after: float | None = None
     """Seconds after which a job that has not started is dropped."""
+    deadline: datetime | float | None = None
+    """When the job should have ended: a moment, or seconds from when it may first run."""
+    concurrency: tuple[Key, ...] = ()
+    """Keys of which only so many jobs hold one at once."""
     idempotency_key: str | None = None
     """Enqueued twice with one key and the same arguments, a job exists once."""
     max_attempts: int | None = None
@@ -83,6 +88,7 @@ class DuctorTask(GenericTask[P, R]):
             if value is not None:
                 object.__setattr__(self, name, options.read(name, value))
         options.require_parameters(self.func, self.sensitive)
+        options.require_fields(self.func, self.concurrency, takes_context=self.takes_context)
         # Not zero-argument super(): in a dataclass with slots that refers to the class before the slots were made.
         Task.__post_init__(self)
 
@@ -165,6 +171,7 @@ def task(
     Raises InvalidOption (NotYet for an option of a later release) at import, naming the option.
     """
     options.refuse(given, options.TASK, "@task")
+    options.require_duration(given.get("deadline"))
     chosen = {name: value for name, value in given.items() if value is not None}
 
     def decorate(decorated: Callable[..., Any]) -> DuctorTask:

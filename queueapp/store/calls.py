@@ -9,8 +9,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from queueapp.errors import REFUSALS, SchemaMismatch, StoreError
-from queueapp.store.records import Completed, Enqueued, Finish, NewJob, PoolConf, Returned, ScopeLimits
+from queueapp.codec import digest
+from queueapp.errors import REFUSALS, NotYet, SchemaMismatch, StoreError
+from queueapp.policies.registry import DIRECT
+from queueapp.store.records import (
+    Completed,
+    Enqueued,
+    Finish,
+    KeyLimits,
+    KeyUse,
+    NewJob,
+    PoolConf,
+    Returned,
+    ScopeLimits,
+)
 from queueapp.store.scripts import Argument, Script, script
 from queueapp.store.upgrades import mismatch
 
@@ -82,6 +94,22 @@ def number(value: float) -> Argument:
     return int(value) if abs(value) < 1e15 and value == int(value) else value
 
 
+KEY_SET_LENGTH = 16
+
+
+def packed_keys(keys: Sequence[KeyUse]) -> str:
+    """The field `keys` of `enqueue`: the id of the key set, then a line a key; "" for a job without keys.
+
+    Equal keys with equal limits make equal sets, so that such jobs share a sub-lane. The order is that of the digests.
+    """
+    if not keys:
+        return ""
+    ordered = sorted(keys, key=lambda key: key.digest)
+    rows = [f"{key.digest} {key.limit} {key.pattern}" for key in ordered]
+    lines = [f"{row} {key.text}" for row, key in zip(rows, ordered, strict=True)]
+    return "\n".join([digest("\n".join(rows))[:KEY_SET_LENGTH], *lines])
+
+
 def enqueue(jobs: Sequence[NewJob], clock_ms: int) -> Call[list[Enqueued]]:
     """One batch of `enqueue`."""
     rows = [
@@ -100,6 +128,8 @@ def enqueue(jobs: Sequence[NewJob], clock_ms: int) -> Call[list[Enqueued]]:
             job.max_crashes,
             job.idempotency,
             job.idempotency_ttl_ms,
+            job.deadline_ms,
+            packed_keys(job.keys),
             job.fingerprint,
             job.payload,
         )
@@ -137,26 +167,40 @@ def returned_row(job: Returned) -> Sequence[Argument]:
 
 
 def configure(
-    version: int, pool: PoolConf | None, scopes: Sequence[ScopeLimits], cursor: str, clock_ms: int
+    version: int,
+    pool: PoolConf | None,
+    scopes: Sequence[ScopeLimits],
+    cursor: str,
+    clock_ms: int,
+    keys: Sequence[KeyLimits] = (),
 ) -> Call[str]:
-    """One page of `configure`; answers the cursor of the next page, "0" when done."""
+    """One page of `configure`; answers the cursor of the next page, "0" when done.
+
+    Raises NotYet for a policy that the scripts do not know.
+    """
+    if pool is not None and pool.policy not in DIRECT:
+        raise NotYet(f"The policy {pool.policy!r} cannot order a pool yet; there are {', '.join(sorted(DIRECT))}.")
     rows = [
         (
             scope.tenant,
             scope.lane,
             repr(number(scope.weight)),
             "" if scope.max_in_flight is None else scope.max_in_flight,
+            scope.min_share or "",
             int(scope.paused),
             int(scope.clear),
         )
         for scope in scopes
+    ]
+    patterns = [
+        (key.pattern, key.text, "" if key.max_in_flight is None else key.max_in_flight, int(key.clear)) for key in keys
     ]
     conf = pool or PoolConf()
     return call(
         "configure",
         clock_ms,
         lambda reply: str(reply[0].decode()),
-        {"scopes": rows},
+        {"scopes": rows, "keys": patterns},
         version=version,
         policy=conf.policy if pool else "",
         paused=int(conf.paused),
@@ -164,5 +208,7 @@ def configure(
         unit=conf.cost_unit,
         cost=repr(number(conf.default_cost)),
         weight=repr(number(conf.default_weight)),
+        by=conf.by,
+        step=conf.step_ms,
         cursor=cursor,
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from queueapp.store import connection, shards
 from queueapp.store.reads import MAX_WORKERS
+from queueapp.store.records import described
 
 PARTS = 9
 
@@ -25,8 +26,8 @@ class Sizes:
     workers: int
     """Heard of within the time that was asked for."""
     paused: bool
-    policy: str
-    """"" where nothing was ever configured."""
+    rule: str
+    """The policy with the parameter that it takes, for people; "" where nothing was ever configured."""
     leader: str
     """Owner of a lease of leadership that is in force; "" = nobody leads."""
 
@@ -42,7 +43,7 @@ def census(pools: Sequence[str], *, live_ms: int) -> Mapping[str, Sizes]:
             pipeline.hget(keys["counts"], "w")
             pipeline.scard(keys["quarantine"])
             pipeline.zrevrange(keys["workers"], 0, MAX_WORKERS - 1, withscores=True)
-            pipeline.hmget(keys["conf"], "paused", "policy")
+            pipeline.hmget(keys["conf"], "paused", "policy", "by", "step")
             pipeline.hmget(keys["leader"], "owner", "until")
         pipeline.time()
         *replies, clock = pipeline.execute()
@@ -55,7 +56,7 @@ def census(pools: Sequence[str], *, live_ms: int) -> Mapping[str, Sizes]:
 
 def _sizes(replies: Sequence[Any], now_ms: int, live_ms: int) -> Sizes:
     active, scheduled, dead, ended, waiting, quarantined, workers, conf, leader = replies
-    paused, policy = conf
+    paused, policy, by, step = conf
     owner, until = leader
     return Sizes(
         waiting=int(waiting or 0),
@@ -66,6 +67,6 @@ def _sizes(replies: Sequence[Any], now_ms: int, live_ms: int) -> Sizes:
         quarantined=quarantined,
         workers=sum(now_ms - int(last) < live_ms for _, last in workers),
         paused=paused == b"1",
-        policy=policy.decode() if policy else "",
+        rule=described(policy.decode(), by.decode() if by else "", int(step or 0)) if policy else "",
         leader=owner.decode() if owner and int(until or 0) > now_ms else "",
     )

@@ -16,8 +16,17 @@ from redis.exceptions import ResponseError
 from queueapp.errors import StoreError
 from queueapp.store.connection import translate_errors
 from queueapp.store.keys import ShardKeys
-from queueapp.store.records import GroupEntry, JobRecord, PoolConf, PoolOverview, ScopeLimits, TenantEntry, WorkerEntry
-from queueapp.store.rows import job_record
+from queueapp.store.records import (
+    GroupEntry,
+    JobRecord,
+    KeyLimits,
+    PoolConf,
+    PoolOverview,
+    ScopeLimits,
+    TenantEntry,
+    WorkerEntry,
+)
+from queueapp.store.rows import child_of, job_record
 from queueapp.store.store import Store
 
 logger = logging.getLogger(__name__)
@@ -91,18 +100,25 @@ def read_jobs(
     return records
 
 
-class _Limits(NamedTuple):
+class StoredLimits(NamedTuple):
     """What the store keeps of a scope's limits. `counted` = its slots are kept and complete."""
 
     weight: float
     ceiling: int | None
     paused: bool
     counted: bool
+    min_share: int
 
 
-def _unpacked(packed: bytes) -> _Limits:
-    weight, ceiling, paused, filling = packed.decode().split("|")
-    return _Limits(float(weight), int(ceiling) if ceiling else None, paused == "1", bool(ceiling) and filling != "1")
+def unpack_limits(packed: bytes) -> StoredLimits:
+    weight, ceiling, paused, minimum, filling = packed.decode().split("|")
+    return StoredLimits(
+        weight=float(weight),
+        ceiling=int(ceiling) if ceiling else None,
+        paused=paused == "1",
+        counted=bool(ceiling or minimum) and filling != "1",
+        min_share=int(minimum or 0),
+    )
 
 
 def _clock_ms(clock: tuple[int, int]) -> int:
@@ -116,7 +132,12 @@ class Reads:
         self.client = client
         self.keys = keys
         scripts = Store(client, keys)
-        self.browse, self.peek, self.oldest = scripts.browse, scripts.peek, scripts.oldest
+        self.browse, self.peek, self.oldest, self.explain = (
+            scripts.browse,
+            scripts.peek,
+            scripts.oldest,
+            scripts.explain,
+        )
 
     def job(self, job_id: str) -> JobRecord | None:
         """One job; None when the store knows none of this id."""
@@ -162,8 +183,27 @@ class Reads:
     def lanes(self, tenant: str, count: int) -> list[str]:
         """Lanes of a tenant with work that may run, by name; at most `count`."""
         with translate_errors():
-            found: Any = self.client.zrange(self.keys[f"lanes:{tenant}"], 0, count - 1)
-        return sorted(lane.decode() for lane in found)
+            pipeline = self.client.pipeline(transaction=True)
+            pipeline.zrange(self.keys[f"lanes:{tenant}"], 0, count - 1)
+            pipeline.hget(self.keys["conf"], "policy")
+            found, policy = pipeline.execute()
+        return sorted(child_of(member, policy) for member in found)
+
+    def sub_lanes(self, tenant: str, count: int) -> dict[tuple[str, str], bool]:
+        """Where jobs with concurrency keys stand: (`<lane>|@<ks>`, q or qc) → a member of the lane stands for them, so
+        that they do not wait for a key. At most `count`.
+        """
+        with translate_errors():
+            pipeline = self.client.pipeline(transaction=False)
+            for tier in ("q", "qc"):  # `}` is the byte behind `|`
+                pipeline.zrangebylex(self.keys["sublanes"], f"[{tier}:{tenant}|", f"({tier}:{tenant}}}", 0, count)
+            names = [name for part in pipeline.execute() for name in part][:count]
+            parked: Any = self.client.hmget(self.keys["parked"], names) if names else []
+        found = {}
+        for name, digest in zip(names, parked, strict=True):
+            tier, _, place = name.decode().partition(":")
+            found[place.partition("|")[2], tier] = digest is None
+        return found
 
     def pending_count(self) -> int:
         """How many jobs are pending."""
@@ -240,9 +280,17 @@ class Reads:
         entries = []
         for position, (tenant, count) in enumerate(waiting.items()):
             dead, slots, packed = details[position * 3 : position * 3 + 3]
-            counted = packed is not None and _unpacked(packed).counted
+            counted = packed is not None and unpack_limits(packed).counted
             entries.append(TenantEntry(tenant=tenant, waiting=count, dead=dead, active=slots if counted else None))
         return entries
+
+    def live_workers(self, shards: Sequence[ShardKeys], since_ms: int) -> list[int]:
+        """How many workers of each of these shards called since then, in one round trip."""
+        with translate_errors():
+            pipeline = self.client.pipeline(transaction=False)
+            for keys in shards:
+                pipeline.zcount(keys["workers"], since_ms, "+inf")
+            return [int(number) for number in pipeline.execute()]
 
     def configured(self) -> PoolConf:
         """The pool's configuration in force."""
@@ -251,6 +299,8 @@ class Reads:
         conf = {name.decode(): value.decode() for name, value in stored.items()}
         return PoolConf(
             policy=conf.get("policy", "tiered"),
+            by=conf.get("by", "deadline"),
+            step_ms=int(conf.get("step", 60_000)),
             paused=conf.get("paused") == "1",
             max_in_flight=int(conf["max"]) if conf.get("max") else None,
             cost_unit=conf.get("unit", "ms"),
@@ -266,20 +316,34 @@ class Reads:
 
     def scope_limits(self) -> dict[tuple[str, str], ScopeLimits]:
         """What is configured for tenants `(tenant, "")` and lanes `(tenant, lane)`."""
-        limits = {}
+        return self.limits()[0]
+
+    def key_limits(self) -> dict[str, KeyLimits]:
+        """What is configured for concurrency keys, by the digest of their pattern."""
+        return self.limits()[1]
+
+    def limits(self) -> tuple[dict[tuple[str, str], ScopeLimits], dict[str, KeyLimits]]:
+        """Both of these."""
+        limits: dict[tuple[str, str], ScopeLimits] = {}
+        keys: dict[str, KeyLimits] = {}
         with translate_errors():
             for field, packed in self.client.hscan_iter(self.keys["limits"], count=1_000):
                 kind, _, name = field.decode().partition(":")
+                if kind == "kp":
+                    ceiling, _, text = packed.decode().partition("|")
+                    keys[name] = KeyLimits(pattern=name, text=text, max_in_flight=int(ceiling) if ceiling else None)
+                    continue
                 tenant, _, lane = name.partition("|") if kind == "l" else (name, "", "")
-                stored = _unpacked(packed)
+                stored = unpack_limits(packed)
                 limits[tenant, lane] = ScopeLimits(
                     tenant=tenant,
                     lane=lane,
                     weight=stored.weight,
                     max_in_flight=stored.ceiling,
+                    min_share=stored.min_share,
                     paused=stored.paused,
                 )
-        return limits
+        return limits, keys
 
     def overview(self) -> PoolOverview:
         """Sizes, tenants, workers, totals and leader, in three round trips."""

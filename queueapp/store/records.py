@@ -13,6 +13,22 @@ from typing import Literal
 from queueapp.states import Outcome, State
 
 Tier = Literal["start", "continue"]
+KEYS_MAX = 4
+"""Concurrency keys of one job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyUse:
+    """A concurrency key of one job: at most `limit` leased jobs of the pool may share its `digest`."""
+
+    digest: str
+    """Of the text; names the key in the store."""
+    text: str
+    """The key with its fields filled in, for people."""
+    limit: int
+    """The task's own; a limit configured for the pattern goes before it."""
+    pattern: str
+    """Digest of the pattern as the task names it, under which limits are configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +54,10 @@ class NewJob:
     idempotency: str = ""
     """Digest of the idempotency key; the tenant scopes it."""
     idempotency_ttl_ms: int = 86_400_000
+    deadline_ms: int = 0
+    """The moment it should have ended by; 0 = none. Only some policies order by it, and nothing is dropped for it."""
+    keys: tuple[KeyUse, ...] = ()
+    """At most `KEYS_MAX`, by digest, each digest once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +144,8 @@ class Leases:
     next_due_ms: int
     """Milliseconds until something becomes due by time alone; -1 = nothing."""
     now_ms: int
+    more: bool = False
+    """Ask again at once: jobs whose concurrency keys are full are in the way of others, more than one call moves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +186,33 @@ class ScopeLimits:
     weight: float = 1.0
     max_in_flight: int | None = None
     """None = no limit, 0 = closed."""
+    min_share: int = 0
+    """Slots that the tenant gets before others; 0 = none. A lane has none."""
     paused: bool = False
     clear: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyLimits:
+    """What the admin configured for the concurrency keys of one pattern."""
+
+    pattern: str
+    """Digest of the text."""
+    text: str
+    """The pattern as tasks name it."""
+    max_in_flight: int | None = None
+    """None = no limit, 0 = closed."""
+    clear: bool = False
+
+
+def described(policy: str, by: str, step_ms: int) -> str:
+    """A policy with the parameter that it takes, for people."""
+    match policy:
+        case "edf":
+            return f"edf by {by}"
+        case "aging":
+            return f"aging {step_ms / 1000:g} s a step"
+    return policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,11 +220,20 @@ class PoolConf:
     """What the admin configured for a pool."""
 
     policy: str = "tiered"
+    by: str = "deadline"
+    """What `edf` compares; other policies ignore it."""
+    step_ms: int = 60_000
+    """What a step of priority is worth under `aging`; other policies ignore it."""
     paused: bool = False
     max_in_flight: int | None = None
     cost_unit: str = "ms"
     default_cost: float = 50.0
     default_weight: float = 1.0
+
+    @property
+    def rule(self) -> str:
+        """The policy with the parameter that it takes."""
+        return described(self.policy, self.by, self.step_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +263,8 @@ class JobRecord:
     group: str = ""
     """The group of a dead letter: those that died of the same have the same."""
     priority: int = 0
+    charged: float = 0
+    """What its newest lease cost, settled once that has ended; 0 = nothing: there was none, or it was given back."""
     attempts: int = 0
     error_count: int = 0
     crashes: int = 0
@@ -217,6 +275,8 @@ class JobRecord:
     leased_ms: int = 0
     ended_ms: int = 0
     due_ms: int = 0
+    deadline_ms: int = 0
+    """The moment it should have ended by; 0 = none, or not known any more: an ended row does not keep it."""
     worker: str = ""
     max_attempts: int = 0
     """0 = not known any more: an ended row does not keep it."""

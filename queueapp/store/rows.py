@@ -11,6 +11,9 @@ from queueapp.codec import well_formed
 from queueapp.states import STATE_CODES, Outcome, State
 from queueapp.store.records import ErrorRecord, JobRecord, LeasedJob
 
+TIED = frozenset({"aging", "edf", "wfq"})
+"""Policies whose ranks may be equal: their members of queues and walks begin with the 12 digits of a number of
+submission (lua/include/shard.lua)."""
 ERROR_FORM = re.compile(rb"(\w+)\|(\d+)\|(.*?)\|(\d+)\|(.*)", re.DOTALL)
 
 
@@ -19,6 +22,8 @@ class Row:
     """Header and payload of `job:<id>`. `state` is the byte: p, s, or h when the run hash holds the state."""
 
     state: str
+    seq: int
+    """Number of submission; 0 = it had no place in line yet."""
     submitted_ms: int
     due_ms: int
     """When the job was due that was enqueued for later; else as `submitted_ms`."""
@@ -31,6 +36,9 @@ class Row:
     max_attempts: int
     max_crashes: int
     expires_ms: int
+    deadline_ms: int
+    keys: str
+    """Id of its key set (lua/include/keysets.lua); "" = it has no concurrency keys."""
     fingerprint: str
     payload: bytes
 
@@ -39,12 +47,13 @@ def parse_row(text: bytes) -> Row:
     """The row that `text` spells. ValueError when it is none of ours."""
     header, newline, payload = text.partition(b"\n")
     parts = header.decode().split("|")
-    if not newline or len(parts) != 11 or parts[0][1:2] != "1":
+    if not newline or len(parts) != 13 or parts[0][1:2] != "1":
         raise ValueError(f"not a row of this release: {header[:80]!r}")
-    first, task, tenant, lane, priority, tier, cost, attempts, crashes, expires, fingerprint = parts
-    submitted, _, delay = first[2:].partition("+")
+    first, task, tenant, lane, priority, tier, cost, attempts, crashes, expires, deadline, keys, fingerprint = parts
+    submitted, _, delay = first[14:].partition("+")
     return Row(
         state=first[0],
+        seq=int(first[2:14], 16),
         submitted_ms=int(submitted),
         due_ms=int(submitted) + int(delay or 0),
         task_number=task,
@@ -56,9 +65,17 @@ def parse_row(text: bytes) -> Row:
         max_attempts=int(attempts or 1),
         max_crashes=int(crashes or 3),
         expires_ms=int(expires or 0),
+        deadline_ms=int(deadline or 0),
+        keys=keys,
         fingerprint=fingerprint,
         payload=payload,
     )
+
+
+def child_of(member: bytes, policy: bytes | None) -> str:
+    """The tenant, lane or job behind a member of a walk or a queue in a shard under `policy`."""
+    text = member.decode()
+    return text[12:] if policy is not None and policy.decode() in TIED else text
 
 
 def leased_job(reply: Sequence[bytes | int], task_names: Mapping[bytes, str]) -> LeasedJob:
@@ -144,6 +161,7 @@ def job_record(
         reason=fields.get("o", "") if state is State.DEAD else "",
         group=fields.get("g", ""),
         priority=row.priority if row else 0,
+        charged=float(fields.get("ch", "").partition("|")[0] or 0),
         attempts=int(fields.get("a", 0)),
         error_count=int(fields.get("e", 0)),
         crashes=int(fields.get("c", 0)),
@@ -153,6 +171,7 @@ def job_record(
         leased_ms=int(fields.get("st", 0)),
         ended_ms=int(fields.get("te", 0)),
         due_ms=due_ms,
+        deadline_ms=row.deadline_ms if row else 0,
         worker=fields.get("w", ""),
         max_attempts=row.max_attempts if row else 0,
         payload=row.payload if row else None,

@@ -27,6 +27,7 @@ from queueapp.store.records import (
     Enqueued,
     Failed,
     Finish,
+    KeyLimits,
     LeasedJob,
     Leases,
     Moved,
@@ -42,6 +43,7 @@ from queueapp.store.records import (
 )
 from queueapp.store.rows import leased_job
 from queueapp.store.scripts import Argument
+from queueapp.store.wait_facts import WaitFacts, wait_facts
 
 T = TypeVar("T")
 
@@ -151,14 +153,22 @@ class Store:
         """Waiting jobs → dead, for `reason` (a short word). Words: moved, already, active, gone."""
         return self._by_id("move_to_dlq", ids, reason=reason)
 
-    def configure(self, version: int, *, pool: PoolConf | None = None, scopes: Sequence[ScopeLimits] = ()) -> None:
-        """Weights, ceilings, pauses and the pool's policy; acts at once on what is queued.
+    def configure(
+        self,
+        version: int,
+        *,
+        pool: PoolConf | None = None,
+        scopes: Sequence[ScopeLimits] = (),
+        keys: Sequence[KeyLimits] = (),
+    ) -> None:
+        """Weights, ceilings, pauses, limits of concurrency keys and the pool's policy; acts at once on what is queued.
 
-        Raises `OldVersion` when a newer one is in force, `PolicyBusy` when the policy would change under waiting jobs.
+        Raises `OldVersion` when a newer one is in force, `PolicyBusy` when the policy, or a parameter by which it
+        orders, would change under waiting jobs.
         """
         cursor = "0"
         while True:
-            cursor = self._run(calls.configure(version, pool, scopes, cursor, self._clock_ms()))
+            cursor = self._run(calls.configure(version, pool, scopes, cursor, self._clock_ms(), keys))
             if cursor == "0":
                 return
 
@@ -299,6 +309,11 @@ class Store:
             now_ms=now_ms,
         )
 
+    def explain(self, job_id: str, *, live_ms: int, most: int, walked: int, looks: int) -> WaitFacts:
+        """What one job waits for, at one moment; lua/explain.lua says what bounds what. Changes nothing."""
+        call = self._call("explain", id=job_id, live_ms=live_ms, most=most, walked=walked, looks=looks)
+        return wait_facts(job_id, self._run(call))
+
     def verify(self) -> list[str]:
         """Recounts a quiet shard; the violations found. For tests: it reads every key."""
         return self._run(self._call("verify", None, calls.words))
@@ -384,7 +399,13 @@ class Store:
         if unknown:
             self._learn_task_names(list(unknown))
         jobs: list[LeasedJob] = [leased_job(row, self._task_names) for row in rows]
-        return {"jobs": jobs, "runnable": bool(runnable), "next_due_ms": next_due_ms, "now_ms": now_ms}
+        return {
+            "jobs": jobs,
+            "runnable": bool(runnable),
+            "next_due_ms": next_due_ms,
+            "now_ms": now_ms,
+            "more": runnable == 2,
+        }
 
     def _learn_task_names(self, numbers: list[bytes]) -> None:
         with translate_errors():

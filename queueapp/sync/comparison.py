@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from queueapp import conf
-from queueapp.errors import OldVersion, StoreError, StoreUnavailable, Upgrading
-from queueapp.models import Pool, TenantLimits
+from queueapp.errors import DuctorError, InvalidOption, OldVersion, StoreError, StoreUnavailable, Upgrading
+from queueapp.models import KeyLimit, Pool, TenantLimits
 from queueapp.store import shards
-from queueapp.store.records import PoolConf, ScopeLimits
-from queueapp.sync.intent import Scope, scope_limits, versions, wanted_pool, wanted_scopes, write
+from queueapp.store.records import KeyLimits, PoolConf, ScopeLimits
+from queueapp.sync.intent import Scope, key_limits, scope_limits, versions, wanted_pool, wanted_scopes, write
 from queueapp.sync.renaming import settle
 
 logger = logging.getLogger(__name__)
@@ -41,8 +41,12 @@ class Found:
     """What SQL asks of the pool itself, when that differs."""
     scopes: list[ScopeLimits]
     """What SQL asks of the scopes that differ."""
+    keys: list[KeyLimits]
+    """What SQL asks of the concurrency keys that differ."""
     pool_in_force: PoolConf
     scopes_in_force: Mapping[Scope, ScopeLimits]
+    keys_in_force: Mapping[str, KeyLimits]
+    """By the digest of their pattern."""
     seen: int
     then: Turn
     done: bool
@@ -57,8 +61,8 @@ def repair(limit: int = 2000) -> int:
     """Compare up to `limit` records and rewrite what differs; how many were rewritten.
 
     The next call goes on where this one stopped, pool by pool, around and around. Errors of the store are raised: at
-    once when it is away, else (another schema, a code that is taken) when the other pools have had their turn. A call
-    while another runs in this process does nothing.
+    once when it is away, else (another schema, a code that is taken, a policy that cannot be) when the other pools have
+    had their turn. A call while another runs in this process does nothing.
     """
     if not _one_at_a_time.acquire(blocking=False):
         return 0
@@ -73,7 +77,7 @@ def _pass(limit: int) -> int:
     settle()
     known = sorted(conf.known_pools() | set(Pool.objects.values_list("name", flat=True)) | set(shards.pools()))
     rewritten = 0
-    fault: StoreError | None = None
+    fault: DuctorError | None = None
     for name in [pool for pool in known if pool >= _turn.pool] + [pool for pool in known if pool < _turn.pool]:
         if name != _turn.pool:
             _turn = Turn(pool=name)
@@ -83,7 +87,7 @@ def _pass(limit: int) -> int:
         except OldVersion:
             # Somebody saved meanwhile, so that what was read may be old. The next pass looks at the same records again.
             break
-        except StoreError as error:
+        except (StoreError, InvalidOption) as error:
             if isinstance(error, StoreUnavailable) and not isinstance(error, Upgrading):
                 raise
             fault = error
@@ -107,7 +111,7 @@ def look(name: str, turn: Turn, limit: int) -> Found:
     """Compares up to `limit` records of a pool, from where `turn` stands. Writes nothing."""
     version = versions.next(shards.reads(name).version())
     reads = shards.reads(name)
-    in_force = reads.scope_limits()
+    in_force, keys_in_force = reads.limits()
     wanted, configured = wanted_pool(name), reads.configured()
 
     rows: list[TenantLimits] = []
@@ -118,7 +122,13 @@ def look(name: str, turn: Turn, limit: int) -> Found:
     scopes: list[Scope] = []
     if rows_done:
         scopes = [scope for scope in sorted(in_force) if scope > turn.scope][: limit - len(rows)]
-    seen = len(rows) + len(scopes)
+    # All at once, with the pool itself: there are as many patterns as tasks name.
+    key_rows = list(map(key_limits, KeyLimit.objects.filter(pool__name=name))) if turn == Turn(pool=name) else []
+    keys = [asked for asked in key_rows if keys_in_force.get(asked.pattern) != asked]
+    if turn == Turn(pool=name):
+        rowless = keys_in_force.keys() - {asked.pattern for asked in key_rows}
+        keys += [replace(keys_in_force[pattern], clear=True) for pattern in sorted(rowless)]
+    seen = len(rows) + len(scopes) + len(key_rows)
 
     differing = [asked for asked in map(scope_limits, rows) if in_force.get(scope_of(asked)) != asked]
     differing += [asked for asked in wanted_scopes(name, scopes) if asked.clear]
@@ -126,8 +136,10 @@ def look(name: str, turn: Turn, limit: int) -> Found:
         version=version,
         pool=wanted if wanted != configured else None,
         scopes=differing,
+        keys=keys,
         pool_in_force=configured,
         scopes_in_force=in_force,
+        keys_in_force=keys_in_force,
         seen=max(1, seen),
         then=Turn(
             pool=name,
@@ -135,20 +147,21 @@ def look(name: str, turn: Turn, limit: int) -> Found:
             rows_done=rows_done,
             scope=scopes[-1] if scopes else turn.scope,
         ),
-        done=seen < limit,
+        done=len(rows) + len(scopes) < limit,
     )
 
 
 def bring(name: str, found: Found) -> int:
     """Writes what was found to differ; how many records. A policy that must wait is not counted."""
-    if found.pool is None and not found.scopes:
+    if found.pool is None and not found.scopes and not found.keys:
         return 0
-    complete = write(name, found.version, found.pool, found.scopes)
-    rewritten = len(found.scopes) + (found.pool is not None and complete)
+    complete = write(name, found.version, found.pool, found.scopes, found.keys)
+    with_pool = found.pool is not None and complete
+    rewritten = len(found.scopes) + len(found.keys) + with_pool
     if rewritten:
         logger.info(
             "repaired",
-            extra={"pool": name, "scopes": len(found.scopes), "pool_settings": found.pool is not None and complete},
+            extra={"pool": name, "scopes": len(found.scopes), "keys": len(found.keys), "pool_settings": with_pool},
         )
     return rewritten
 

@@ -19,10 +19,10 @@ from django.db.models.signals import post_delete, post_save
 
 from queueapp.conf import settings
 from queueapp.errors import DuctorError, OldVersion, StoreUnavailable
-from queueapp.models import Pool, Tenant, TenantLimits
+from queueapp.models import KeyLimit, Pool, Tenant, TenantLimits
 from queueapp.store import connection, shards
 from queueapp.store.records import PoolOverview
-from queueapp.sync.intent import Scope, chunks, versions, wanted_pool, wanted_scopes, write
+from queueapp.sync.intent import Scope, chunks, versions, wanted_keys, wanted_pool, wanted_scopes, write
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +44,8 @@ class _Changes:
     pools: set[int] = field(default_factory=set)
     limits: set[tuple[int, int, str]] = field(default_factory=set)
     """(pool id, tenant id, lane)"""
+    keys: set[tuple[int, str]] = field(default_factory=set)
+    """(pool id, pattern)"""
     gone_pools: dict[int, str] = field(default_factory=dict)
     """Id → name of pools that were deleted."""
     gone_tenants: dict[int, str] = field(default_factory=dict)
@@ -72,9 +74,9 @@ _quiet_until = 0.0
 
 def connect() -> None:
     """Listen to the models. Called once, by the app's `ready()`."""
-    for saved in (Pool, TenantLimits):
+    for saved in (Pool, TenantLimits, KeyLimit):
         post_save.connect(_on_save, sender=saved, dispatch_uid=f"queueapp.sync.save.{saved.__name__}")
-    for deleted in (Pool, Tenant, TenantLimits):
+    for deleted in (Pool, Tenant, TenantLimits, KeyLimit):
         post_delete.connect(_on_delete, sender=deleted, dispatch_uid=f"queueapp.sync.delete.{deleted.__name__}")
     setting_changed.connect(_on_setting_changed, dispatch_uid="queueapp.sync")
 
@@ -94,12 +96,12 @@ def within(call: Callable[[], T]) -> T:
     return _within(TRY_S, call)
 
 
-def _on_save(*, instance: Pool | TenantLimits, using: str, raw: bool, **_: Any) -> None:
+def _on_save(*, instance: Pool | TenantLimits | KeyLimit, using: str, raw: bool, **_: Any) -> None:
     if not raw:  # loaddata never touches the store; repair brings its rows over
         _note(instance, using)
 
 
-def _on_delete(*, instance: Pool | Tenant | TenantLimits, using: str, **_: Any) -> None:
+def _on_delete(*, instance: Pool | Tenant | TenantLimits | KeyLimit, using: str, **_: Any) -> None:
     _note(instance, using, gone=True)
 
 
@@ -109,7 +111,7 @@ def _on_setting_changed(*, setting: str, **_: Any) -> None:
         _quiet_until = 0.0  # perhaps another store
 
 
-def _note(instance: Pool | Tenant | TenantLimits, using: str, *, gone: bool = False) -> None:
+def _note(instance: Pool | Tenant | TenantLimits | KeyLimit, using: str, *, gone: bool = False) -> None:
     if using != settings.database:
         return
     connection = connections[using]
@@ -124,6 +126,8 @@ def _note(instance: Pool | Tenant | TenantLimits, using: str, *, gone: bool = Fa
                 hook.changes.gone_pools[instance.pk] = instance.name
         case TenantLimits():
             hook.changes.limits.add((instance.pool_id, instance.tenant_id, instance.lane))
+        case KeyLimit():
+            hook.changes.keys.add((instance.pool_id, instance.pattern))
         case Tenant():
             hook.changes.gone_tenants[instance.pk] = instance.key
     # Registered for each change, because a rolled-back savepoint takes its registrations along.
@@ -146,8 +150,8 @@ def deliver_now(except_for: Collection[Delivery] = ()) -> list[Delivery]:
     hooks = [hook for hook in _waiting() if hook not in except_for]
     for hook in hooks:
         hook.delivered = True
-        for name, with_pool, scopes in _by_pool(hook.changes):
-            _push(name, with_pool, scopes, time.monotonic() + PATIENT_S)
+        for touched in _by_pool(hook.changes):
+            _push(touched, time.monotonic() + PATIENT_S)
     return hooks
 
 
@@ -158,8 +162,8 @@ def _try(changes: _Changes) -> None:
         return
     deadline = time.monotonic() + TRY_S
     try:
-        for name, with_pool, scopes in _by_pool(changes):
-            _push(name, with_pool, scopes, deadline)
+        for touched in _by_pool(changes):
+            _push(touched, deadline)
     except DuctorError as error:
         _quiet_until = time.monotonic() + QUIET_S
         logger.warning(
@@ -168,29 +172,47 @@ def _try(changes: _Changes) -> None:
         )
 
 
-def _by_pool(changes: _Changes) -> Iterator[tuple[str, bool, list[Scope]]]:
-    """(pool's name, whether its own settings changed, its scopes that changed). What was rolled back has no name."""
-    pools = changes.pools | {pool_id for pool_id, _, _ in changes.limits}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Touched:
+    """What changed of one pool."""
+
+    name: str
+    itself: bool
+    """Its own settings did."""
+    scopes: Sequence[Scope]
+    patterns: Sequence[str]
+
+
+def _by_pool(changes: _Changes) -> Iterator[_Touched]:
+    """The pools that changed. What was rolled back has no name."""
+    pools = changes.pools | {pool_id for pool_id, _, _ in changes.limits} | {pool_id for pool_id, _ in changes.keys}
     # A row that is there is believed before the memory of one that went: its transaction may have rolled back since.
     names = changes.gone_pools | _values(Pool.objects.values_list("pk", "name"), pools)
     tenants = {tenant_id for _, tenant_id, _ in changes.limits}
     keys = changes.gone_tenants | _values(Tenant.objects.values_list("pk", "key"), tenants)
     for pool_id in sorted(pools & names.keys()):
         scopes = [(keys[tenant], lane) for pool, tenant, lane in changes.limits if pool == pool_id and tenant in keys]
-        yield names[pool_id], pool_id in changes.pools, scopes
+        yield _Touched(
+            name=names[pool_id],
+            itself=pool_id in changes.pools,
+            scopes=scopes,
+            patterns=[pattern for pool, pattern in changes.keys if pool == pool_id],
+        )
 
 
-def _push(name: str, with_pool: bool, scopes: Sequence[Scope], deadline: float) -> None:
+def _push(touched: _Touched, deadline: float) -> None:
+    name = touched.name
     above = 0
     for _ in range(VERSION_TRIES):
         version = versions.next(above)
-        pool = wanted_pool(name) if with_pool else None
-        wanted = wanted_scopes(name, scopes)
+        pool = wanted_pool(name) if touched.itself else None
+        wanted = wanted_scopes(name, touched.scopes)
+        keys = wanted_keys(name, touched.patterns)
 
-        def bring(version: int = version, pool: Any = pool, wanted: Any = wanted) -> int:
+        def bring(version: int = version, pool: Any = pool, wanted: Any = wanted, keys: Any = keys) -> int:
             """0 when in force, else the version that stands in the way."""
             try:
-                if not write(name, version, pool, wanted):
+                if not write(name, version, pool, wanted, keys):
                     logger.warning(
                         "the policy of a pool changes once nothing waits in it; its other settings are in force",
                         extra={"pool": name},

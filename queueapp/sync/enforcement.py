@@ -27,6 +27,8 @@ class Difference:
     tenant: str = ""
     """Empty: the pool's own settings, of which only those that differ are named."""
     lane: str = ""
+    key: str = ""
+    """The pattern of concurrency keys that it is about."""
     in_force: Values
     """Empty: the store knows nothing of it."""
     wanted: Values
@@ -40,11 +42,13 @@ class Enforced:
     pool: str
     differences: Sequence[Difference]
     policy_waits: bool
-    """The pool's new policy comes into force when nothing waits in the pool; all the rest is."""
+    """The pool's new policy, or what it goes by, comes into force when nothing waits in the pool; all the rest is."""
 
 
 def enforce(pools: Sequence[str], *, dry_run: bool = False) -> Iterator[Enforced]:
-    """Bring each pool into force, or with `dry_run` only compare. Raises StoreError, OldVersion among them."""
+    """Bring each pool into force, or with `dry_run` only compare. Raises StoreError, OldVersion among
+    them, and InvalidOption for a policy that cannot be.
+    """
     for pool in pools:
         differences: list[Difference] = []
         policy_waits = False
@@ -72,7 +76,7 @@ def _once(pool: str, turn: Turn, *, dry_run: bool) -> tuple[Found, bool]:
     found = look(pool, turn, PAGE)
     if dry_run:
         return found, False
-    return found, bring(pool, found) < len(found.scopes) + (found.pool is not None)
+    return found, bring(pool, found) < len(found.scopes) + len(found.keys) + (found.pool is not None)
 
 
 def _differences(found: Found, *, with_pool: bool) -> Iterator[Difference]:
@@ -86,8 +90,23 @@ def _differences(found: Found, *, with_pool: bool) -> Iterator[Difference]:
             tenant=tenant, lane=lane, in_force=_values(found.scopes_in_force.get(scope)), wanted=_values(asked)
         )
 
+    for key in found.keys:
+        before = (
+            {"max_in_flight": found.keys_in_force[key.pattern].max_in_flight}
+            if key.pattern in found.keys_in_force
+            else {}
+        )
+        yield Difference(
+            key=key.text, in_force=before, wanted={} if key.clear else {"max_in_flight": key.max_in_flight}
+        )
+
 
 def _values(limits: ScopeLimits | None) -> Values:
     if limits is None or limits.clear:
         return {}
-    return {"weight": limits.weight, "max_in_flight": limits.max_in_flight, "paused": limits.paused}
+    return {
+        "weight": limits.weight,
+        "max_in_flight": limits.max_in_flight,
+        "min_share": limits.min_share,
+        "paused": limits.paused,
+    }

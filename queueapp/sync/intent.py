@@ -11,10 +11,12 @@ from typing import Any, TypeVar
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 
 from queueapp import conf
-from queueapp.errors import PolicyBusy
-from queueapp.models import Pool, TenantLimits
+from queueapp.codec import digest
+from queueapp.errors import InvalidOption, NotYet, PolicyBusy
+from queueapp.models import KeyLimit, Pool, TenantLimits
 from queueapp.store import shards
-from queueapp.store.records import PoolConf, ScopeLimits
+from queueapp.store.records import KeyLimits, PoolConf, ScopeLimits
+from queueapp.validators import PLANNED_POLICIES
 
 T = TypeVar("T")
 Scope = tuple[str, str]
@@ -58,10 +60,22 @@ def ensure_pools() -> list[str]:
 
 
 def wanted_pool(name: str) -> PoolConf:
-    """What SQL says of a pool; without a row what the settings say, which is also what its row would begin with."""
+    """What SQL says of a pool; without a row what the settings say, which is also what its row would begin with.
+
+    Raises InvalidOption (NotYet for a planned one) for a policy that the store must not be told of.
+    """
     pool = Pool.objects.filter(name=name).first() or Pool(name=name, **_from_settings(name))
+    if pool.policy in PLANNED_POLICIES:
+        raise NotYet(f"The policy {pool.policy!r} of the pool {name!r} is not there yet: it needs scheduled dispatch.")
+    if pool.policy not in Pool.Policy.values:
+        raise InvalidOption(
+            f"The policy {pool.policy!r} of the pool {name!r} is none; "
+            f"there are {', '.join(sorted(Pool.Policy.values))}."
+        )
     return PoolConf(
         policy=pool.policy,
+        by=pool.edf_by,
+        step_ms=pool.aging_step_ms,
         paused=pool.paused,
         max_in_flight=pool.max_in_flight,
         cost_unit=pool.cost_unit,
@@ -85,15 +99,41 @@ def wanted_scopes(name: str, scopes: Iterable[Scope]) -> list[ScopeLimits]:
 def scope_limits(row: TenantLimits) -> ScopeLimits:
     """What one row asks for. Its tenant should be loaded."""
     return ScopeLimits(
-        tenant=row.tenant.key, lane=row.lane, weight=row.weight, max_in_flight=row.max_in_flight, paused=row.paused
+        tenant=row.tenant.key,
+        lane=row.lane,
+        weight=row.weight,
+        max_in_flight=row.max_in_flight,
+        min_share=row.min_share,
+        paused=row.paused,
     )
 
 
-def write(name: str, version: int, pool: PoolConf | None, scopes: Sequence[ScopeLimits]) -> bool:
+def wanted_keys(name: str, patterns: Iterable[str]) -> list[KeyLimits]:
+    """What SQL says of the keys of each pattern, in order; a pattern without a row is to be cleared."""
+    asked = list(dict.fromkeys(patterns))
+    found: dict[str, KeyLimits] = {}
+    for chunk in chunks(asked, CHUNK):
+        rows = KeyLimit.objects.filter(pool__name=name, pattern__in=chunk)
+        found |= {row.pattern: key_limits(row) for row in rows.order_by()}
+    return [found.get(text) or KeyLimits(pattern=digest(text), text=text, clear=True) for text in asked]
+
+
+def key_limits(row: KeyLimit) -> KeyLimits:
+    """What one row asks for."""
+    return KeyLimits(pattern=digest(row.pattern), text=row.pattern, max_in_flight=row.max_in_flight)
+
+
+def write(
+    name: str,
+    version: int,
+    pool: PoolConf | None,
+    scopes: Sequence[ScopeLimits],
+    keys: Sequence[KeyLimits] = (),
+) -> bool:
     """Bring it into force under one version, in calls of bounded size.
 
-    False: all of it but the policy, which cannot change while jobs wait in the pool. OldVersion: somebody wrote
-    something later, and nothing more of this is written.
+    False: all of it but the policy and its parameters, which cannot change while jobs wait in the pool. OldVersion:
+    somebody wrote something later, and nothing more of this is written.
     """
     store = shards.store(name)
     complete = True
@@ -102,11 +142,13 @@ def write(name: str, version: int, pool: PoolConf | None, scopes: Sequence[Scope
             store.configure(version, pool=pool)
         except PolicyBusy:
             # The policy waits until the pool is empty; a pause or a ceiling set with it must not.
-            in_force = shards.reads(name).configured().policy
-            store.configure(version, pool=replace(pool, policy=in_force))
+            kept = shards.reads(name).configured()
+            store.configure(version, pool=replace(pool, policy=kept.policy, by=kept.by, step_ms=kept.step_ms))
             complete = False
     for chunk in chunks(scopes, CHUNK):
         store.configure(version, scopes=chunk)
+    for key_chunk in chunks(keys, CHUNK):
+        store.configure(version, keys=key_chunk)
     return complete
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
@@ -21,7 +20,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from queueapp.codec import encode_arguments, fingerprint
-from queueapp.models import DeadLetterInspection, OutboxEntry, Pool, Tenant, TenantLimits
+from queueapp.models import DeadLetterInspection, KeyLimit, OutboxEntry, Pool, Tenant, TenantLimits
 from queueapp.moments import now_ms
 from queueapp.producer import outbox
 from queueapp.store.ids import LENGTH, new_id
@@ -30,6 +29,7 @@ from queueapp.store.records import NewJob
 
 __all__ = [
     "DeadLetterInspectionFactory",
+    "KeyLimitFactory",
     "OutboxEntryFactory",
     "PoolFactory",
     "TenantFactory",
@@ -51,8 +51,7 @@ def kept_job(entry: Any) -> dict[str, Any]:
         payload=entry.payload,
         fingerprint=fingerprint(entry.task, entry.payload),
     )
-    held = {field.name: getattr(job, field.name) for field in fields(job) if field.name != "payload"}
-    return {"version": outbox.VERSION, "backend": "default", "kept_ms": now_ms(), "job": held}
+    return {"version": outbox.VERSION, "backend": "default", "kept_ms": now_ms(), "job": outbox.held(job)}
 
 
 class PoolFactory(DjangoModelFactory[Pool]):
@@ -85,6 +84,17 @@ class TenantLimitsFactory(DjangoModelFactory[TenantLimits]):
     pool = SubFactory(PoolFactory, name="default")
     tenant = SubFactory(TenantFactory)
     weight = 1.0
+
+
+class KeyLimitFactory(DjangoModelFactory[KeyLimit]):
+    """How many jobs of the pool `default` may hold the same concurrency key at once."""
+
+    class Meta:
+        model = KeyLimit
+
+    pool = SubFactory(PoolFactory, name="default")
+    pattern = Sequence(lambda number: f"customer-{number}:{{customer_id}}")
+    max_in_flight = 1
 
 
 class OutboxEntryFactory(DjangoModelFactory[OutboxEntry]):

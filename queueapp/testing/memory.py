@@ -50,6 +50,7 @@ class Row:
     outcome: Outcome | None = None
     reason: str = ""
     result: bytes | None = None
+    charged: float = 0
     data: dict[str, bytes] = field(default_factory=dict)
 
     @property
@@ -158,6 +159,7 @@ class MemoryShard:
             row = self._rows[finish.id]
             if row.state is not State.ACTIVE or row.attempts != finish.attempts:
                 return "stale"
+            row.charged = max(1.0, finish.cost or row.job.cost or finish.run_ms)
             if isinstance(finish, Completed):
                 row.result = finish.result
                 row.end(Outcome.COMPLETED, now_ms())
@@ -180,7 +182,7 @@ class MemoryShard:
     def partition_requeue(self, returned: Sequence[Returned]) -> list[Word]:
         with self._lock:
             for job in returned:
-                self._rows[job.id].state = State.PENDING
+                self._rows[job.id].state, self._rows[job.id].charged = State.PENDING, 0
             return ["done"] * len(returned)
 
     def save(self, job_id: str, attempts: int, fields: Mapping[str, bytes]) -> Word:
@@ -292,6 +294,7 @@ def _record(row: Row) -> JobRecord:
         outcome=row.outcome,
         reason=row.reason,
         priority=row.job.priority,
+        charged=row.charged,
         attempts=row.attempts,
         error_count=len(row.errors),
         submitted_ms=row.submitted_ms,
@@ -300,6 +303,7 @@ def _record(row: Row) -> JobRecord:
         leased_ms=row.leased_ms,
         ended_ms=row.ended_ms,
         due_ms=row.due_ms if row.state is State.SCHEDULED else 0,
+        deadline_ms=0 if over else row.job.deadline_ms,
         worker=row.worker,
         max_attempts=row.job.max_attempts,
         payload=None if over else row.job.payload,

@@ -16,6 +16,7 @@ from queueapp.codec import encode_result
 from queueapp.compat import TaskContext
 from queueapp.conf import settings
 from queueapp.errors import InvalidOption, StoreError
+from queueapp.producer.options import COST_MAX
 from queueapp.producer.results import DuctorResult
 from queueapp.producer.saved import GIVEN, METADATA, PROGRESS, saved_metadata
 from queueapp.producer.task import DuctorTask
@@ -56,10 +57,14 @@ class JobContext(TaskContext):  # type: ignore[misc]  # the stubs do not know th
         return self.held.lost
 
     def set_cost(self, cost: float) -> None:
-        """The true cost of this job, in the pool's unit: its tenant is charged this and not the estimate."""
-        if not 1 <= cost < float("inf"):
-            raise InvalidOption(f"set_cost({cost!r}): a cost is a number from 1 up.")
-        self.held.cost = float(cost)
+        """The true cost of this run, in the pool's unit. Its tenant is charged this, whatever was declared or learnt.
+
+        The last call counts, and it counts for a run that fails, too.
+        """
+        given: object = cost
+        if isinstance(given, bool) or not isinstance(given, (int, float)) or not 1 <= given <= COST_MAX:
+            raise InvalidOption(f"set_cost({cost!r}): a cost is a number from 1 to {COST_MAX}.")
+        self.held.cost = float(given)
 
     @property
     def metadata(self) -> dict[str, Any]:

@@ -294,7 +294,7 @@ class Line:
         self.empty = call.want > 0 and not reply.jobs and not reply.runnable and reply.next_due_ms != 0
         self.hungry = reply.runnable or (call.want > 0 and len(reply.jobs) >= call.want)
         due_s = reply.next_due_ms / 1000 if reply.next_due_ms >= 0 else float("inf")
-        fruitless = not reply.jobs and ((call.want > 0 and reply.runnable) or due_s < PAUSE_S)
+        fruitless = not reply.jobs and not reply.more and ((call.want > 0 and reply.runnable) or due_s < PAUSE_S)
         self._pause_s = min(PAUSE_MAX_S, max(PAUSE_S, self._pause_s * 2)) if fruitless else 0.0
         if call.want > 0:
             self.asked_at = now

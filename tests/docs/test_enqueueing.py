@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +17,9 @@ from django.test import RequestFactory
 from django.test.utils import override_settings
 
 from queueapp.middleware import TenantMiddleware
+from queueapp.moments import now_ms
 from queueapp.producer.discovery import registry
+from queueapp.producer.preparation import prepare
 from queueapp.producer.tenancy import current_tenant, entered
 from queueapp.signals import enqueue_failed
 from queueapp.store.reads import Reads
@@ -67,6 +70,8 @@ def test_every_block_is_used_here() -> None:
         "shop/work.py",
         "settings.py",
         "shop/tenants.py",
+        "shop/deadlines.py",
+        "shop/charging.py",
     }
 
 
@@ -128,3 +133,28 @@ def test_settings_and_context(shop: Any) -> None:
         with entered("acme"):
             pass
     assert (seen, tenants.log) == (["acme"], ["enter acme", "leave acme"])
+
+
+def test_a_duration_is_the_task_s_and_a_moment_the_job_s(shop: Any, reads: Reads) -> None:
+    deadlines = module("shop.deadlines", "shop/deadlines.py")
+    before, closing = now_ms(), datetime(2099, 1, 31, 9, tzinfo=UTC)
+    try:
+        ids = [deadlines.confirm.enqueue(1).id, deadlines.confirm_before(1, closing).id]
+    finally:
+        registry.pop("shop.deadlines.confirm")
+
+    [first, second] = [job.deadline_ms for job in reads.jobs([each[-22:] for each in ids]) if job is not None]
+    assert before + 600_000 <= first <= now_ms() + 600_000
+    assert second == round(closing.timestamp() * 1000)
+
+
+def test_keys_are_filled_in_from_arguments_and_tenant(shop: Any) -> None:
+    charging = module("shop.charging", "shop/charging.py")
+    try:
+        jobs = [prepare(charging.charge, (7,), {}).job, prepare(charging.export.using(tenant="acme"), (1,), {}).job]
+    finally:
+        for name in ("charge", "export"):
+            registry.pop(f"shop.charging.{name}")
+
+    texts = [{(key.text, key.limit) for key in job.keys} for job in jobs]
+    assert texts == [{("customer:7", 2)}, {("gateway", 10), ("export:acme", 1)}]

@@ -11,6 +11,7 @@ import yaml
 
 from queueapp import metrics
 from queueapp.inspection.collector import COUNTERS, GAUGES, IS_LEADER, LABELS, STORE, STORE_UP
+from queueapp.inspection.fairness_gauges import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/metrics.md").read_text()
@@ -32,7 +33,8 @@ def in_the_code() -> dict[str, tuple[str, str, str]]:
         labels = ", ".join(instrument._labelnames) or "–"
         found[full(instrument._name, kind)] = (kind, labels, "process")
     for family in STORE.describe():
-        found[full(family.name, family.type)] = (family.type, ", ".join(LABELS), "store")
+        own = FAMILIES.get(family.name, ())[:1]
+        found[full(family.name, family.type)] = (family.type, ", ".join([*LABELS, *own]), "store")
     found[STORE_UP] = ("gauge", "–", "store")
     found[IS_LEADER] = ("gauge", ", ".join(LABELS), "process")
     return found
@@ -48,7 +50,9 @@ def test_every_metric_is_documented_as_it_is() -> None:
 def test_every_instrument_is_in_the_list_of_the_module() -> None:
     instruments = [value for value in vars(metrics).values() if hasattr(value, "_labelnames")]
     assert list(metrics.INSTRUMENTS) == instruments
-    assert set(GAUGES | COUNTERS) | {STORE_UP} == {full(family.name, family.type) for family in STORE.describe()}
+    assert set(GAUGES | COUNTERS | FAMILIES) | {STORE_UP} == {
+        full(family.name, family.type) for family in STORE.describe()
+    }
 
 
 def test_alerts_and_examples_name_metrics_that_exist() -> None:

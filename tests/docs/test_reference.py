@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from argparse import _SubParsersAction
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 from django.core.management import load_command_class
 
 from queueapp.errors import REFUSALS
+from queueapp.models import Pool
 from queueapp.producer import options
-from queueapp.setting_readers import READERS
+from queueapp.setting_readers import POOL_VALUES, READERS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/reference.md").read_text()
@@ -30,6 +32,16 @@ def test_every_option_is_documented_with_its_place() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", section("Options of `@task` and `.using()`"), re.MULTILINE))
     assert {name for name, place in rows.items() if place in {"task", "both"}} == set(options.TASK)
     assert {name for name, place in rows.items() if place in {"using", "both"}} == set(options.USING)
+
+
+def test_every_value_of_a_pool_is_documented_with_its_default() -> None:
+    rows = re.findall(r"^\| [^|`]+ \| `([A-Z_]+)` \| `?([^|`]+?)`? \|", section("Pools"), re.MULTILINE)
+    assert [name for name, _ in rows] == list(dict(rows))
+    assert set(dict(rows)) == set(POOL_VALUES)
+    for name, default in rows:
+        assert ast.literal_eval(default) == getattr(Pool(), name.lower()), name
+    [policies] = re.findall(r"Which job runs next\]\(policies.md\): (.*)\. \|", section("Pools"))
+    assert re.findall(r"`(\w+)`", policies) == Pool.Policy.values
 
 
 def test_every_command_is_documented() -> None:

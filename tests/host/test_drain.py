@@ -234,9 +234,9 @@ class TestTheRealStore:
         pushed: list[str] = []
         push = delivery._push
 
-        def noted(name: str, *rest: Any) -> None:
-            pushed.append(name)
-            push(name, *rest)
+        def noted(touched: delivery._Touched, deadline: float) -> None:
+            pushed.append(touched.name)
+            push(touched, deadline)
 
         monkeypatch.setattr(delivery, "_push", noted)
         for number in range(3):

@@ -12,6 +12,7 @@ from queueapp.store import shards
 from queueapp.testing import Ductor, drain
 from queueapp.testing.factories import (
     DeadLetterInspectionFactory,
+    KeyLimitFactory,
     OutboxEntryFactory,
     PoolFactory,
     TenantFactory,
@@ -24,7 +25,14 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize(
     "factory",
-    [PoolFactory, TenantFactory, TenantLimitsFactory, OutboxEntryFactory, DeadLetterInspectionFactory],
+    [
+        PoolFactory,
+        TenantFactory,
+        TenantLimitsFactory,
+        KeyLimitFactory,
+        OutboxEntryFactory,
+        DeadLetterInspectionFactory,
+    ],
     ids=lambda factory: factory.__name__,
 )
 def test_rows_are_valid_and_there_can_be_many(factory: type) -> None:

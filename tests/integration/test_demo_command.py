@@ -98,6 +98,19 @@ def test_bench_throughput_has_its_figures(temporary: Path, tmp_path: Path) -> No
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.long
+def test_bench_walk_has_its_figures(temporary: Path, tmp_path: Path) -> None:
+    file = tmp_path / "walk.json"
+    sizes = ("--tenants", "50", "--jobs", "2000", "--blocked", "50", "--rounds", "3")
+    process = command("bench", "walk", *sizes, "--json", str(file), temporary=temporary)
+    output, _ = process.communicate(timeout=110)
+    written = json.loads(file.read_text())
+    assert (written["bench"], written["run"]["policy"]) == ("walk", "tiered")
+    for name in ("ratio_tenants", "ratio_backlog", "ratio_blocked"):
+        assert written["figures"][name] > 0, output
+    assert list(temporary.iterdir()) == []
+
+
 def _processes_of(directory: Path) -> list[str]:
     """Command lines of processes that name the directory, a moment after the end."""
     time.sleep(0.2)

@@ -66,7 +66,7 @@ def test_the_store_has_a_method_of_the_same_name(name: str) -> None:
 def test_shebang_says_what_the_server_may_do_at_maxmemory(name: str) -> None:
     flags = scripts.source(f"{name}.lua").splitlines()[0].removeprefix("#!lua").strip().removeprefix("flags=")
     adds = {"enqueue", "promote_due", "retry_from_dlq", "save"}
-    reads = {"browse", "oldest", "peek", "verify"}
+    reads = {"browse", "explain", "oldest", "peek", "verify"}
     assert flags == ("no-writes" if name in reads else "" if name in adds else "allow-oom")
 
 
@@ -84,7 +84,8 @@ def test_every_transition_is_a_script_and_stands_in_its_title() -> None:
 
 
 def test_each_include_stands_once_and_includes_are_all_used() -> None:
-    used = {include for name in NAMES for include in scripts.INCLUDE.findall(scripts.source(f"{name}.lua"))}
+    paths = [f"{name}.lua" for name in NAMES] + [f"include/{name}.lua" for name in INCLUDES]
+    used = {include for path in paths for include in scripts.INCLUDE.findall(scripts.source(path))}
     folder = resources.files("queueapp.store").joinpath("lua", "include")
     assert used == {entry.name.removesuffix(".lua") for entry in folder.iterdir()}
     assert scripts.expand('--- @include "clock"\n--- @include "clock"\n').count("local now") == 1

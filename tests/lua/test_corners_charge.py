@@ -164,3 +164,12 @@ def test_a_cost_of_any_size_and_a_row_of_any_length_are_kept(shard: Shard) -> No
     (job,) = shard.lease(2)
     assert (job.id, job.cost) == (huge.id, 1e300)
     shard.store.fail([failed(job)])
+
+
+def test_a_settlement_that_ends_the_busy_period_leaves_nothing_of_its_tenant(shard: Shard) -> None:
+    """The clock reaches the tag in the same call: what goes then is looked at as when the clock passes it later."""
+    shard.add(shard.job("acme"), shard.job("globex", cost=7))
+    jobs = {job.tenant: job for job in shard.lease(2)}
+    shard.now_ms += 900
+    shard.store.complete([completed(jobs["acme"], run_ms=800), completed(jobs["globex"], run_ms=800)])
+    assert shard.store.verify() == []

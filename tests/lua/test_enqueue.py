@@ -8,7 +8,7 @@ from tests.lua.harness import START_MS, Shard
 def test_a_plain_job_writes_exactly_this(shard: Shard) -> None:
     shard.add(shard.job())
     assert shard.snapshot() == {
-        "job:0000000000000000000001": b'p11800000000000|1|acme||||||||f00d\n{"a":[1]}',
+        "job:0000000000000000000001": b'p10000000000011800000000000|1|acme||||||||||f00d\n{"a":[1]}',
         "q:acme|main": [(b"0000000000000000000001", 1.0)],
         "lanes:acme": [(b"main", 0.0)],
         "walk": [(b"acme", 0.0)],
@@ -25,11 +25,20 @@ def test_a_plain_job_writes_exactly_this(shard: Shard) -> None:
 
 def test_every_option_finds_its_place_in_the_row(shard: Shard) -> None:
     job = shard.job(
-        lane="slow", priority=-5, tier="continue", cost=2.5, max_attempts=4, max_crashes=1, expires_after_ms=500
+        lane="slow",
+        priority=-5,
+        tier="continue",
+        cost=2.5,
+        max_attempts=4,
+        max_crashes=1,
+        expires_after_ms=500,
+        deadline_ms=START_MS + 700,
     )
+    shard.add(shard.job())
     shard.add(job)
     row = shard.snapshot()[f"job:{job.id}"]
-    assert row == b'p11800000000000|1|acme|slow|-5|c|2.5|4|1|1800000000500|f00d\n{"a":[1]}'
+    header = b"p10000000000021800000000000|1|acme|slow|-5|c|2.5|4|1|1800000000500|1800000000700||f00d"
+    assert row == header + b'\n{"a":[1]}'
     assert shard.snapshot()["expiring"] == [(job.id.encode(), 1800000000500.0)]
     assert "qc:acme|slow" in shard.snapshot()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from queueapp.policies.registry import DIRECT
 from queueapp.store.records import PoolConf, Returned, ScopeLimits, Standing
 from tests.lua.harness import LEASE_MS, START_MS, Shard, failed
 
@@ -24,7 +25,7 @@ def test_nothing_waits(shard: Shard) -> None:
     assert (answer.jobs, answer.first, answer.cursor) == ([], -1, "-1")
 
 
-@pytest.mark.parametrize("policy", ["tiered", "fifo"])
+@pytest.mark.parametrize("policy", sorted(DIRECT))
 def test_the_first_submitted_of_several_tenants_and_lanes(shard: Shard, policy: str) -> None:
     shard.store.configure(1, pool=PoolConf(policy=policy))
     (first,) = shard.add(shard.job("z", lane="slow"))
@@ -33,12 +34,22 @@ def test_the_first_submitted_of_several_tenants_and_lanes(shard: Shard, policy: 
     assert first_of(shard.reads.oldest()) == (first, START_MS)
 
 
-def test_a_low_priority_that_starves_is_found_behind_the_others(shard: Shard) -> None:
+@pytest.mark.parametrize("policy", ["tiered", "priority", "aging"])
+def test_a_low_priority_that_starves_is_found_behind_the_others(shard: Shard, policy: str) -> None:
+    shard.store.configure(1, pool=PoolConf(policy=policy))
     (starved,) = shard.add(shard.job(priority=-100))
     since = shard.now_ms
     later(shard)
     shard.add(*(shard.job(priority=priority) for priority in (100, 0, -99, 50) for _ in range(3)))
     assert first_of(shard.reads.oldest()) == (starved, since)
+
+
+def test_one_whose_deadline_is_far_is_found_behind_the_others(shard: Shard) -> None:
+    shard.store.configure(1, pool=PoolConf(policy="edf"))
+    (first,) = shard.add(shard.job(deadline_ms=START_MS + 10**9))
+    since = later(shard) - 1_000
+    shard.add(*(shard.job(deadline_ms=START_MS + number) for number in range(1, 60)))
+    assert first_of(shard.reads.oldest()) == (first, since)
 
 
 def test_one_that_starves_is_not_crowded_out_by_later_ones(shard: Shard) -> None:
@@ -100,8 +111,10 @@ def test_a_retried_dead_letter_waits_anew(shard: Shard) -> None:
     assert first_of(shard.reads.oldest()) == (first, since)
 
 
-def test_who_kept_its_place_has_waited_all_along(shard: Shard) -> None:
+@pytest.mark.parametrize("policy", ["tiered", "wfq"])
+def test_who_kept_its_place_has_waited_all_along(shard: Shard, policy: str) -> None:
     """Given back unrun, or lost with its worker: one lease does not end its wait; after a second, that one counts."""
+    shard.store.configure(1, pool=PoolConf(policy=policy))
     (first,) = shard.add(shard.job(max_crashes=9))
     (job,) = shard.lease(begin=0)
     later(shard)

@@ -105,7 +105,7 @@ def test_c049_helper_keys_go_with_their_last_user(shard: Shard) -> None:
     shard.now_ms += 3_600_000 + LEASE_MS
     while shard.store.trim(**KEEP, tenants=0):
         pass
-    kinds = {key for key in shard.snapshot() if not key.startswith(("idem:", "worker:"))}
+    kinds = {key for key in shard.snapshot() if not key.startswith(("idem:", "worker:", "served:"))}  # expire
     assert kinds <= {"policy", "conf", "counts", "stats", "tasks", "names", "est", "workers", "wake"}
     fields = set(shard.snapshot()["policy"]) - {b"V:last"}
     assert fields <= {b"V", b"seq", b"clock"}

@@ -95,7 +95,28 @@ class Ledger:
         return self._lets(tenant, "") and self._lets(tenant, lane)
 
     def leasable(self) -> list[Job]:
-        return [job for job in self.of(State.PENDING) if self.room(job.new.tenant, job.new.lane)]
+        return [
+            job
+            for job in self.of(State.PENDING)
+            if self.room(job.new.tenant, job.new.lane)
+            and all(self.holders(key.digest) < key.limit for key in job.new.keys)
+        ]
+
+    def surely_leasable(self) -> list[Job]:
+        """Those that have no keys: another one may wait for the moment at which its key is offered."""
+        return [job for job in self.leasable() if not job.new.keys]
+
+    def keyed(self) -> list[Job]:
+        """Pending jobs with keys."""
+        return [job for job in self.of(State.PENDING) if job.new.keys]
+
+    def holders(self, digest: str) -> int:
+        return sum(key.digest == digest for job in self.of(State.ACTIVE) for key in job.new.keys)
+
+    def check_keys(self) -> None:
+        """No key has more jobs running than its limit."""
+        for job in self.of(State.ACTIVE):
+            assert all(self.holders(key.digest) <= key.limit for key in job.new.keys)
 
     def _lets(self, tenant: str, lane: str) -> bool:
         scope = self.scopes.get((tenant, lane))

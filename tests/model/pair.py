@@ -2,38 +2,75 @@
 
 `Pair` knows of the store only its public methods and of the reference only `Tree`. What a script does with a batch is
 written here once more in plain Python: finishes are settled in their order, then slots are given back.
+
+A rule is a policy with its parameter: `fifo`, `edf:latest_start`, `aging:300`.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from queueapp.policies.protocol import Candidate
+from queueapp.codec import digest
+from queueapp.policies.aging import Aging
+from queueapp.policies.edf import Edf
+from queueapp.policies.keyed import SWEEP_MS, Key, KeySet
+from queueapp.policies.protocol import Candidate, Policy
 from queueapp.policies.registry import POLICIES
 from queueapp.policies.tree import Charge, Limits, Tree
-from queueapp.store.records import Completed, Failed, LeasedJob, NewJob, PoolConf, Returned, ScopeLimits, Tier
+from queueapp.store.calls import packed_keys
+from queueapp.store.records import (
+    Completed,
+    Failed,
+    KeyLimits,
+    KeyUse,
+    LeasedJob,
+    NewJob,
+    PoolConf,
+    Returned,
+    ScopeLimits,
+    Tier,
+)
 from queueapp.store.store import Store
 
 LONG_LEASE_MS = 10**9
 DEFAULT_COST = 50.0
+KEYS = ("a", "b", "c", "d")
+RUNS_KNOWN = 8
+"""A tenant's own estimate of a task counts from so many runs on."""
 
 
 @dataclass(slots=True)
 class Estimates:
-    """Learnt run times by task: an average with factor 1/8, kept in sixteenths of a millisecond."""
+    """Learnt run times by task, and by task and tenant where they differ: averages in sixteenths of a millisecond."""
 
     learnt: dict[str, int] = field(default_factory=dict)
+    own: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """Average and number of runs, which counts no further than to that from which on the average is used."""
 
-    def cost(self, task: str) -> float:
+    def cost(self, task: str, tenant: str) -> float:
+        average, runs = self.own.get((task, tenant), (0, 0))
+        if runs == RUNS_KNOWN:
+            return average / 16
         return self.learnt[task] / 16 if task in self.learnt else DEFAULT_COST
 
-    def learn(self, task: str, run_ms: int) -> None:
-        seen = run_ms * 16
-        known = self.learnt.get(task)
-        self.learnt[task] = seen if known is None else known + math.floor((seen - known) / 8 + 0.5)
+    def learn(self, task: str, tenant: str, run_ms: int) -> None:
+        seen, known = run_ms * 16, self.learnt.get(task)
+        if (task, tenant) in self.own:
+            average, runs = self.own[task, tenant]
+            runs = min(runs + 1, RUNS_KNOWN)
+            self.own[task, tenant] = (_moved(average, seen, runs), runs)
+        elif known is not None and max(seen, known, 16) >= 2 * max(min(seen, known), 16):
+            self.own[task, tenant] = (seen, 1)
+        self.learnt[task] = seen if known is None else _moved(known, seen, 8)
+
+
+def _moved(average: int, seen: int, factor: int) -> int:
+    return average + math.floor((seen - average) / factor + 0.5)
 
 
 @dataclass(slots=True)
@@ -45,28 +82,64 @@ class Flight:
     begun: bool = False
 
 
+START_MS = 1_800_000_000_000
+Wanted = tuple[str, str, float, int, Tier, str, int, int, int, tuple[tuple[str, int], ...]]
+"""A job to enqueue: tenant, lane, cost, priority, tier, task, delay, deadline counted from `START_MS` on, expiry (times
+in ms, 0 = none), concurrency keys with the task's own limits."""
+
+
+def key_use(name: str, limit: int) -> KeyUse:
+    """The key `name`, which is its own pattern."""
+    return KeyUse(digest=digest(name), text=name, limit=limit, pattern=digest(name))
+
+
+def key_set(uses: Sequence[KeyUse]) -> KeySet | None:
+    """The same for the reference."""
+    if not uses:
+        return None
+    ordered = sorted(uses, key=lambda use: use.digest)
+    return KeySet(
+        id=packed_keys(uses).partition("\n")[0],
+        keys=tuple(Key(digest=use.digest, limit=use.limit, pattern=use.pattern) for use in ordered),
+    )
+
+
+def under(rule: str) -> tuple[Policy, PoolConf]:
+    """The policy of a rule, and how the pool is told of it."""
+    name, _, parameter = rule.partition(":")
+    match name:
+        case "edf":
+            by: Literal["deadline", "latest_start"] = "latest_start" if parameter == "latest_start" else "deadline"
+            return Edf(by=by), PoolConf(policy=name, by=by, default_cost=DEFAULT_COST)
+        case "aging":
+            step_ms = int(parameter)
+            return Aging(step_ms=step_ms), PoolConf(policy=name, step_ms=step_ms, default_cost=DEFAULT_COST)
+    return POLICIES[name](), PoolConf(policy=name, default_cost=DEFAULT_COST)
+
+
 @dataclass(slots=True)
 class Clock:
     """The clock that both sides are given."""
 
-    now_ms: int = 1_800_000_000_000
+    now_ms: int = START_MS
 
     def __call__(self) -> int:
         return self.now_ms
 
 
 class Pair:
-    """One shard and one tree under `policy`."""
+    """One shard and one tree under `rule`."""
 
-    def __init__(self, store: Store, clock: Clock, policy: str) -> None:
+    def __init__(self, store: Store, clock: Clock, rule: str) -> None:
         self.store, self.clock = store, clock
         self.estimates = Estimates()
-        self.tree = Tree(POLICIES[policy](), estimate=lambda job: self.estimates.cost(self.tasks[job.id]))
-        self.pool = PoolConf(policy=policy, default_cost=DEFAULT_COST)
+        policy, self.pool = under(rule)
+        self.tree = Tree(policy, estimate=lambda job: self.estimates.cost(self.tasks[job.id], job.tenant))
         self.jobs: dict[str, Candidate] = {}
         self.tasks: dict[str, str] = {}
         self.flying: list[Flight] = []
         self.parked: dict[str, int] = {}
+        self.expiries: dict[str, int] = {}
         self.dead: list[str] = []
         self.order: list[str] = []
         self._seq, self._numbers, self._calls, self._versions = (
@@ -79,10 +152,10 @@ class Pair:
 
     # -- calls --------------------------------------------------------------------------------------------------
 
-    def enqueue(self, wanted: Sequence[tuple[str, str, float, int, Tier, str, int]]) -> None:
-        """(tenant, lane, cost, priority, tier, task, delay_ms) per job, as one call."""
+    def enqueue(self, wanted: Sequence[Wanted]) -> None:
+        """New jobs, as one call."""
         new = []
-        for tenant, lane, cost, priority, tier, task, delay_ms in wanted:
+        for tenant, lane, cost, priority, tier, task, delay_ms, deadline_ms, expires_after_ms, keys in wanted:
             new.append(
                 NewJob(
                     id=f"{next(self._numbers):022d}",
@@ -95,14 +168,23 @@ class Pair:
                     priority=priority,
                     tier=tier,
                     delay_ms=delay_ms,
+                    deadline_ms=START_MS + deadline_ms if deadline_ms else 0,
+                    expires_after_ms=expires_after_ms,
                     max_attempts=3,
                     max_crashes=100,
+                    keys=tuple(key_use(*key) for key in keys),
                 )
             )
         assert [one.outcome for one in self.store.enqueue(new)] == ["enqueued"] * len(new)
+        with self._together():
+            self._enqueued(new)
+
+    def _enqueued(self, new: Sequence[NewJob]) -> None:
         for job in new:
             self._seq += 1
             self.tasks[job.id] = job.task
+            if job.expires_after_ms:
+                self.expiries[job.id] = self.clock() + job.expires_after_ms
             self.jobs[job.id] = candidate = Candidate(
                 id=job.id,
                 tenant=job.tenant,
@@ -111,6 +193,9 @@ class Pair:
                 priority=job.priority,
                 tier=job.tier,
                 cost=job.cost,
+                ready_ms=self.clock(),
+                deadline_ms=job.deadline_ms,
+                keys=key_set(job.keys),
             )
             if job.delay_ms:
                 self._park(candidate, job.delay_ms)
@@ -119,19 +204,25 @@ class Pair:
 
     def lease(self, want: int, lease_ms: int = LONG_LEASE_MS) -> None:
         """Lease on both sides and compare, job by job. Every other call is a `cycle`, when time has nothing to do."""
+        if self._expired():
+            self.promote()
+        number = next(self._calls)
+        cycles = bool(number % 2) and self._nothing_is_due()
+        peeked = [job_id for _, _, job_id in self.store.peek(want)] if want else []
         expected = []
-        with self.tree.together():
+        with self._together():
+            swept = cycles and self.tree.keyed.sweep()
+        with self._together():
             for _ in range(want):
                 if (charge := self.tree.pick()) is None:
                     break
                 expected.append(charge)
-        peeked = [job_id for _, _, job_id in self.store.peek(want)] if want else []
-        number = next(self._calls)
-        call = self.store.cycle if number % 2 and self._nothing_is_due() else self.store.check_and_lease
+        call = self.store.cycle if cycles else self.store.check_and_lease
         answer = call("worker", number, want=want, begin=0, lease_ms=lease_ms)
         got = [job.id for job in answer.jobs]
         assert got == [charge.id for charge in expected], f"after {len(self.order)} equal leases"
-        assert peeked == got
+        assert swept or peeked == got
+        assert not answer.more
         assert answer.runnable == (self.tree.open and len(self.tree.root.walk) > 0)
         self.order += got
         self.flying += [Flight(job, charge) for job, charge in zip(answer.jobs, expected, strict=True)]
@@ -158,15 +249,17 @@ class Pair:
                 for flight in flights
             ]
             words = self.store.complete(done)
-        with self.tree.together():
+        with self._together():
             for flight in flights:
                 ran_ms = min(run_ms, self.clock() - flight.leased.leased_ms)
                 if cost or flight.charge.estimated:
                     self.tree.settle(flight.charge, max(1.0, cost if cost else float(ran_ms)))
                 if not fails:
-                    self.estimates.learn(self.tasks[flight.leased.id], ran_ms)
+                    self.estimates.learn(self.tasks[flight.leased.id], flight.leased.tenant, ran_ms)
             for flight, word in zip(flights, words, strict=True):
                 again = fails and retry_ms is not None and flight.leased.errors + 1 < flight.leased.max_attempts
+                if again and retry_ms is not None and flight.leased.id in self.expiries:
+                    again = self.expiries[flight.leased.id] > self.clock() + retry_ms
                 assert word == ("retry" if again else "dead" if fails else "done")
                 if again and retry_ms is not None:
                     self._park(self.jobs[flight.leased.id], retry_ms)
@@ -178,12 +271,11 @@ class Pair:
         flights = self._take(indices)
         returned = [Returned(id=flight.leased.id, attempts=flight.leased.attempts) for flight in flights]
         assert self.store.partition_requeue(returned) == ["done"] * len(flights)
-        with self.tree.together():
+        with self._together():
             for flight in flights:
-                if flight.charge.estimated:
-                    self.tree.settle(flight.charge, 0.0)
+                self.tree.settle(flight.charge, 0.0)
             for flight in flights:
-                self.tree.push(self.jobs[flight.leased.id])
+                self.tree.push(self.jobs[flight.leased.id], rank=flight.charge.rank)
                 self.tree.release(flight.leased.id)
 
     def extend(self, indices: Iterable[int]) -> None:
@@ -205,79 +297,119 @@ class Pair:
         moved = self.store.partition_recover(1000)
         assert (moved.pending, moved.dead) == (len(lost), 0)
         self.flying = [flight for flight in self.flying if flight not in lost]
-        with self.tree.together():
+        with self._together():
             for flight in lost:
-                self.tree.push(self.jobs[flight.leased.id])
+                self.tree.push(self.jobs[flight.leased.id], rank=flight.charge.rank)
                 self.tree.release(flight.leased.id)
 
     def promote(self) -> None:
-        """Jobs that are due get a new place in line."""
+        """Waiting jobs past their expiry go; jobs that are due get a new place in line."""
+        expired = self._expired()
         due = sorted((due_ms, job_id) for job_id, due_ms in self.parked.items() if due_ms <= self.clock())
-        assert self.store.promote_due(1000).pending == len(due)
-        for _, job_id in due:
-            del self.parked[job_id]
-            self._renew(job_id)
+        due = [(due_ms, job_id) for due_ms, job_id in due if job_id not in expired]
+        moved = self.store.promote_due(1000)
+        assert (moved.expired, moved.pending) == (len(expired), len(due))
+        self._remove(expired)
+        with self._together():
+            for due_ms, job_id in due:
+                del self.parked[job_id]
+                self._renew(job_id, due_ms)
+            self.tree.keyed.sweep(1000)
 
     def cancel(self, indices: Iterable[int]) -> None:
         waiting = [job_id for job_id in self.jobs if job_id in self.tree]
         chosen = sorted({waiting[index % len(waiting)] for index in indices}) if waiting else []
         assert self.store.cancel(chosen) == ["cancelled"] * len(chosen)
-        with self.tree.together():
-            for job_id in chosen:
-                self.tree.remove(job_id)
-                self.parked.pop(job_id, None)
+        self._remove(chosen)
 
     def redrive(self) -> None:
         assert self.store.retry_from_dlq(self.dead) == ["retried"] * len(self.dead)
-        for job_id in self.dead:
-            self._renew(job_id, tier="start")
+        with self._together():
+            for job_id in self.dead:
+                self.expiries.pop(job_id, None)
+                self.jobs[job_id] = replace(self.jobs[job_id], deadline_ms=0)
+                self._renew(job_id, self.clock(), tier="start")
         self.dead = []
 
     def configure(self, tenant: str, lane: str, limits: Limits) -> None:
         scope = ScopeLimits(
-            tenant=tenant, lane=lane, weight=limits.weight, max_in_flight=limits.ceiling, paused=limits.paused
+            tenant=tenant,
+            lane=lane,
+            weight=limits.weight,
+            max_in_flight=limits.ceiling,
+            min_share=limits.min_share,
+            paused=limits.paused,
         )
         self.store.configure(next(self._versions), scopes=[scope])
         self.tree.configure(tenant, lane, limits)
 
     def configure_pool(self, ceiling: int | None, *, paused: bool) -> None:
-        pool = PoolConf(policy=self.pool.policy, default_cost=DEFAULT_COST, max_in_flight=ceiling, paused=paused)
+        pool = replace(self.pool, max_in_flight=ceiling, paused=paused)
         self.store.configure(next(self._versions), pool=pool)
         self.tree.pool = Limits(ceiling=ceiling, paused=paused)
+
+    def configure_key(self, name: str, limit: int | None, *, clear: bool) -> None:
+        """A limit for every key of one pattern."""
+        change = KeyLimits(pattern=digest(name), text=name, max_in_flight=limit, clear=clear)
+        self.store.configure(next(self._versions), keys=[change])
+        with self._together():
+            self.tree.keyed.configure(digest(name), limit, clear=clear)
 
     def drain(self) -> None:
         """Lift every limit and lease what is left: whatever differs shows in the order."""
         self.configure_pool(None, paused=False)
+        for name in KEYS:
+            self.configure_key(name, None, clear=False)
         for tenant, lane in list(self.tree.configured()):
             weight = self.tree.limits(tenant, lane).weight
             self.configure(tenant, lane, Limits(weight=weight))
         while len(self.tree):
+            before = len(self.order)
             self.lease(7)
+            if len(self.order) == before:  # a wake that was lost while a tenant was paused: the sweep repairs it
+                assert self.tree.keyed
+                self.clock.now_ms += SWEEP_MS
+                self.promote()
 
     # -- parts --------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """One call of the store."""
+        self.tree.keyed.now_ms = self.clock()
+        with self.tree.together():
+            yield
 
     def _take(self, indices: Iterable[int]) -> list[Flight]:
         chosen = sorted({index % len(self.flying) for index in indices}) if self.flying else []
         return [self.flying.pop(index) for index in reversed(chosen)]
 
     def _nothing_is_due(self) -> bool:
-        moments = [*self.parked.values(), *(flight.leased.deadline_ms for flight in self.flying)]
+        moments = [
+            *self.parked.values(),
+            *self.expiries.values(),
+            *(flight.leased.deadline_ms for flight in self.flying),
+        ]
         return not moments or min(moments) > self.clock()
 
     def _park(self, job: Candidate, delay_ms: int) -> None:
         self.tree.park(job)
         self.parked[job.id] = self.clock() + delay_ms
 
-    def _renew(self, job_id: str, tier: Tier | None = None) -> None:
+    def _expired(self) -> list[str]:
+        """Waiting jobs past their expiry, the earliest first."""
+        late = [(at, job_id) for job_id, at in self.expiries.items() if at <= self.clock()]
+        return [job_id for _, job_id in sorted(late) if job_id in self.tree or job_id in self.parked]
+
+    def _remove(self, ids: Iterable[str]) -> None:
+        with self._together():
+            for job_id in ids:
+                self.tree.remove(job_id)
+                self.parked.pop(job_id, None)
+                self.expiries.pop(job_id, None)
+
+    def _renew(self, job_id: str, ready_ms: int, tier: Tier | None = None) -> None:
         self._seq += 1
         old = self.jobs[job_id]
-        self.jobs[job_id] = job = Candidate(
-            id=job_id,
-            tenant=old.tenant,
-            lane=old.lane,
-            seq=self._seq,
-            priority=old.priority,
-            tier=tier or old.tier,
-            cost=old.cost,
-        )
+        self.jobs[job_id] = job = replace(old, seq=self._seq, ready_ms=ready_ms, tier=tier or old.tier)
         self.tree.push(job)

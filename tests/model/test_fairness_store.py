@@ -56,7 +56,7 @@ def test_settled_estimates_stay_within_the_bound(redis_client: redis.Redis, name
     for tenant, weight in WEIGHTS.items():
         pair.configure(tenant, "", Limits(weight=weight))
         for _ in range(6):
-            pair.enqueue([(tenant, "main", 0.0, 0, "start", f"demo.{tenant}", 0)] * 100)
+            pair.enqueue([(tenant, "main", 0.0, 0, "start", f"demo.{tenant}", 0, 0, 0, ())] * 100)
     service = dict.fromkeys(WEIGHTS, 0.0)
     largest = dict.fromkeys(WEIGHTS, 0.0)
     most: Counter[str] = Counter()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
 from queueapp.errors import Fenced, LeaseHeld, OldVersion, StaleCall
-from queueapp.policies.registry import POLICIES
+from queueapp.policies.registry import DIRECT
 from queueapp.states import State
 from queueapp.store.records import PoolConf, Returned, ScopeLimits
 from tests.model.machine import LANES, TENANTS, Machine
@@ -34,7 +34,7 @@ class StoreMachine(Machine):
 
     # -- producers ----------------------------------------------------------------------------------------------
 
-    @initialize(policy=st.sampled_from(sorted(POLICIES)), ceiling=st.sampled_from([None, None, 5]), wanted=new_jobs)
+    @initialize(policy=st.sampled_from(sorted(DIRECT)), ceiling=st.sampled_from([None, None, 5]), wanted=new_jobs)
     def begin(self, policy: str, ceiling: int | None, wanted: list[dict[str, Any]]) -> None:
         self.ledger.pool = PoolConf(policy=policy, max_in_flight=ceiling)
         self.ledger.now()

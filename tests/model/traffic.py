@@ -50,6 +50,16 @@ steps = st.one_of(
     st.tuples(st.just("configure"), tenants, st.sampled_from(["", "", *LANES]), limits),
 )
 traffic = st.lists(steps, min_size=10, max_size=120)
+minima = st.builds(
+    Limits,
+    weight=weights,
+    ceiling=st.sampled_from([None, None, 1, 2]),
+    paused=st.sampled_from([False, False, False, True]),
+    min_share=st.sampled_from([0, 1, 2, 5, 20]),
+)
+traffic_with_minima = st.lists(
+    st.one_of(steps, st.tuples(st.just("configure"), tenants, st.just(""), minima)), min_size=10, max_size=120
+)
 
 
 def busy(policy: Policy, shares: dict[str, float], jobs: int, lane: str = "main") -> Witness:
@@ -63,8 +73,11 @@ def busy(policy: Policy, shares: dict[str, float], jobs: int, lane: str = "main"
     return witness
 
 
-def run(witness: Witness, events: list[Event], workers: int, *, estimated: bool) -> list[str]:
-    """Play `events`; the ids in the order of their leases. With `estimated` no job declares its cost."""
+def run(witness: Witness, events: list[Event], workers: int, *, estimated: bool, refunded: bool = False) -> list[str]:
+    """Play `events`; the ids in the order of their leases. With `estimated` no job declares its cost.
+
+    With `refunded` declared costs, too, are given back with work that did not run.
+    """
     order: list[str] = []
     pending: dict[str, Candidate] = {}
     for event in events:
@@ -83,7 +96,7 @@ def run(witness: Witness, events: list[Event], workers: int, *, estimated: bool)
                 done = witness.finish(index % len(witness.flying), actual if estimated else None)
                 pending.pop(done.id)
             case ("return", int(index)) if witness.flying:
-                back = witness.finish(index % len(witness.flying), 0.0 if estimated else None)
+                back = witness.finish(index % len(witness.flying), 0.0 if estimated or refunded else None)
                 witness.tree.push(pending[back.id])
                 witness.look()
             case ("charge", int(index), float(actual)) if witness.flying and estimated:

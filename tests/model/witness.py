@@ -1,8 +1,9 @@
-"""A witness of the walk: drives a pure `Tree` with any traffic and holds it to what `tiered` promises, step by step.
+"""A witness of the walk: drives a pure `Tree` with any traffic and holds it to what its policy promises, step by step.
 
-The invariants carry the numbers of the design: I1 in the walk ⇔ runnable, I2 V never decreases, I3 nobody in the walk
-lies behind V but for refunds, I4 the bound between any two tenants, I6 no tag at or behind V, I7 a newcomer is not
-served twice before those it found ahead of it. (I5, exact shares, is a test of its own.)
+The invariants carry the numbers of the design. Of every policy: I1 in the walk ⇔ runnable, I2 V never decreases. Of
+`tiered`: I3 nobody in the walk lies behind V but for refunds, I4 the bound between any two tenants, I6 no tag at or
+behind V, I7 a newcomer is not served twice before those it found ahead of it. (I5, exact shares, is a test of its own.)
+Guaranteed minima are on top: they serve whom they must, and what they give counts for none of these.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 
 from queueapp.policies.node import Node
 from queueapp.policies.protocol import Candidate
-from queueapp.policies.tree import Charge, Limits, Tree
+from queueapp.policies.tree import FLOOR_RUN, Charge, Limits, Tree
 
 TOLERANCE = 1e-9
 """Relative: the witness sums in another order than the tree does."""
@@ -64,6 +65,10 @@ class Witness:
     _entries: dict[str, _Entry] = field(default_factory=dict)
     _walking: set[str] = field(default_factory=set)
 
+    @property
+    def tiered(self) -> bool:
+        return self.tree.policy.name == "tiered"
+
     # -- traffic ------------------------------------------------------------------------------------------------
 
     def push(self, tenant: str, lane: str, **options: object) -> Candidate:
@@ -79,21 +84,29 @@ class Witness:
 
     def pick(self) -> Charge | None:
         walking = {tenant: self.tree.root.walk.score(tenant) for tenant in self.tree.root.walk}
+        below = [(self.tree.root.walk.place(one), one) for one in walking if self.tree.below_minimum(one)]
+        run = self.tree.floor_run
         charge = self.tree.pick()
         if charge is None:
             return None
+        self._check_minimum(charge, min(below)[1] if below and run < FLOOR_RUN else None, walking)
         self.flying.append(charge)
         service = self._service[charge.tenant]
         service.in_flight += 1
         service.most_in_flight = max(service.most_in_flight, service.in_flight)
-        self._serve(charge.tenant, charge.charged / charge.tenant_weight)
-        self._note_turn(charge.tenant, walking)
+        if self.tiered and not charge.for_minimum:
+            self._serve(charge.tenant, charge.charged / charge.tenant_weight)
+            self._note_turn(charge.tenant, walking)
         self.look()
         return charge
 
     def settle(self, index: int, actual: float) -> None:
         """Charge the job `index` in flight to `actual`; it stays in flight."""
         charge = self.flying[index]
+        if charge.for_minimum:
+            self.flying[index] = self.tree.settle(charge, actual)
+            self.look()
+            return
         moved = (actual - charge.charged) / charge.tenant_weight
         service = self._service[charge.tenant]
         service.largest = max(service.largest, actual / charge.tenant_weight)
@@ -120,12 +133,22 @@ class Witness:
             self._spreads = {pair: spread for pair, spread in self._spreads.items() if tenant not in pair}
         self.look()
 
+    def _check_minimum(self, charge: Charge, first: str | None, walking: dict[str, float | None]) -> None:
+        """The first below its minimum is served, and its turn stays where it was; else the policy's turn decides."""
+        assert charge.for_minimum == (first is not None)
+        assert self.tree.floor_run <= FLOOR_RUN
+        if first is not None:
+            assert charge.tenant == first
+            assert self.tree.policy.ordered or self.tree.root.walk.score(first) in {walking[first], None}
+
     # -- invariants ---------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Check I1, I2, I3 and I6, and see who entered or left."""
+        """Check I1 and I2; of `tiered` I3 and I6, too, and see who entered or left."""
         self._check_walks()
         self._check_clocks()
+        if not self.tiered:
+            return
         root, walking = self.tree.root, set(self.tree.root.walk)
         for tenant in walking:
             start = root.walk.score(tenant)
@@ -164,7 +187,7 @@ class Witness:
             if known is node:
                 assert node.v >= earlier, f"I2: {name} from {earlier} to {node.v}"
             clocks[id(node)] = (node, node.v)
-            for child in node.tags:
+            for child in node.tags if self.tiered else ():
                 assert (node.tags.score(child) or 0.0) > node.v, f"I6: {name}, {child}"
                 assert child not in node.walk
         self._clocks = clocks

@@ -42,7 +42,6 @@ from queueapp.producer.task import DuctorTask, unchecked
 from queueapp.states import State
 from queueapp.store import shards
 from queueapp.store.reads import Reads
-from queueapp.store.records import PoolConf
 from queueapp.store.store import Store
 from tests.producing import add, add_async, chosen
 
@@ -330,7 +329,7 @@ class TestAsync:
         assert seen == [result.id]
 
 
-def test_pool_conf_is_what_a_pools_settings_fill() -> None:
+def test_a_pools_row_is_what_its_settings_fill() -> None:
     from queueapp.setting_readers import POOL_VALUES
 
-    assert {name.lower() for name in POOL_VALUES} <= set(PoolConf.__dataclass_fields__)
+    assert {name.lower() for name in POOL_VALUES} <= {field.name for field in Pool._meta.get_fields()}

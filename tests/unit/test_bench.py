@@ -5,16 +5,24 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import redis
-from django.core.management import CommandError, call_command
+from django.conf import settings
+from django.core.management import CommandError, call_command, load_command_class
+from django.test.utils import override_settings
 
+from queueapp.bench.catalogue import EXPERIMENTS
 from queueapp.bench.command import BenchCommand
-from queueapp.bench.experiments import memory
+from queueapp.bench.experiments import memory, walk
 from queueapp.bench.harness import Progress, Report, identity
 from queueapp.bench.server_cost import Meter
+from queueapp.policies.registry import DIRECT
+from queueapp.store import connection, shards
+from queueapp.store.embedded import EmbeddedServer
+from queueapp.store.reads import Reads
 from queueapp.store.store import Store
 
 
@@ -43,8 +51,18 @@ def test_a_report_is_json_with_null_for_what_is_no_number(tmp_path: Path, redis_
     report.write(tmp_path / "figures.json")
     written = json.loads((tmp_path / "figures.json").read_text())
     assert written["bench"] == "memory"
+    assert "rows" not in written
     assert written["figures"] == {"a": 1.5, "b": None, "c": None, "d": 7}
     assert {"at", "ductor", "python", "django", "redis_py", "server", "cpus", "jobs"} <= written["run"].keys()
+
+
+def test_a_report_has_the_rows_of_its_cells_and_needs_no_server(tmp_path: Path) -> None:
+    report = Report(bench="simulate", run=identity(None, seed=1))
+    report.rows.append({"policy": "wfq", "tenants": {"ant": {"wait_ms": math.nan, "jobs": 2}}, "all": [0.123456]})
+    report.write(tmp_path / "figures.json")
+    written = json.loads((tmp_path / "figures.json").read_text())
+    assert written["rows"] == [{"policy": "wfq", "tenants": {"ant": {"wait_ms": None, "jobs": 2}}, "all": [0.1235]}]
+    assert (written["run"]["server"], written["run"]["seed"]) == (None, 1)
 
 
 def test_the_meter_counts_what_scripts_ran(redis_client: redis.Redis) -> None:
@@ -58,10 +76,11 @@ def test_the_meter_counts_what_scripts_ran(redis_client: redis.Redis) -> None:
 
 
 def test_the_command_starts_itself_again_with_the_same_options() -> None:
-    command = BenchCommand(bench="memory", jobs=5, tenants=2, starts=10, json=Path("x.json"))
-    assert command.arguments() == [
-        *("ductor_bench", "memory", "--jobs", "5", "--tenants", "2", "--starts", "10", "--json", "x.json")
-    ]
+    command = BenchCommand(bench="walk", options={"policy": "wfq", "jobs": 5_000}, json=Path("x.json"))
+    words = command.arguments()
+    assert words == ["ductor_bench", "walk", "--policy", "wfq", "--jobs", "5000", "--json", "x.json"]
+    parsed = vars(load_command_class("queueapp", "bench").create_parser("manage.py", "bench").parse_args(words[1:]))
+    assert {name: parsed[name] for name in ("bench", *command.options)} == {"bench": "walk", **command.options}
 
 
 @pytest.mark.parametrize("name", ["bench", "ductor_bench"])
@@ -70,6 +89,78 @@ def test_what_cannot_be_measured_is_refused_by_name(name: str) -> None:
         call_command(name, "walks")
     with pytest.raises(CommandError, match="no whole number"):
         call_command(name, "memory", "--jobs", "1")
+    with pytest.raises(CommandError, match="'lottery'"):
+        call_command(name, "walk", "--policy", "lottery")
+    with pytest.raises(CommandError, match="unrecognized arguments: --starts"):
+        call_command(name, "walk", "--starts", "10")
+
+
+def test_walk_offers_exactly_what_a_lease_decides_by_itself() -> None:
+    [offered] = [option.choices for option in EXPERIMENTS["walk"].options if option.name == "policy"]
+    assert set(offered or ()) == DIRECT
+
+
+TINY = walk.Sizes(policy="fifo", tenants=20, jobs=1_500, blocked=15, rounds=2, want=4)
+
+
+@pytest.fixture
+def own_client(own_server: Callable[..., EmbeddedServer]) -> Iterator[redis.Redis]:
+    """A server that may be emptied, as the benchmark does."""
+    server = own_server()
+    with override_settings(DUCTOR={**settings.DUCTOR, "REDIS_URL": server.url}):
+        connection.reset()
+        shards.forget()
+        client = redis.Redis.from_url(server.url, protocol=2)
+        yield client
+        client.close()
+
+
+def test_walk_measures_pools_that_differ_in_one_thing(own_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {}
+
+    def look(self: walk._Comparison, what: str, less: walk.Side, more: walk.Side) -> None:
+        for side in (less, more):
+            overview = Reads(own_client, side.store.keys).overview()
+            seen[side.name] = (overview.tenant_count, overview.waiting, overview.active)
+            assert len(side.server_us) == len(side.wall_us) == TINY.rounds
+            assert side.store.verify() == []
+            assert own_client.hget(side.store.keys["conf"], "policy") == b"fifo"
+        tell(self, what, less, more)
+
+    tell = walk._Comparison._tell
+    monkeypatch.setattr(walk._Comparison, "_tell", look)
+    report = Report(bench="walk", run={})
+    walk.run(report, own_client, Progress(io.StringIO()), TINY)
+
+    assert seen == {
+        "tenants_10": (10, 1_000, 0),
+        "tenants_20": (20, 1_000, 0),
+        "backlog_1000": (10, 1_000, 0),
+        "backlog_1500": (10, 1_500, 0),
+        "blocked_0": (10, 1_000, 0),
+        "blocked_15": (25, 1_015, 15),
+    }
+    for what in walk.LIMITS:
+        for name in (f"ratio_{what}", f"wall_ratio_{what}"):
+            assert (report.figures[name] or 0) > 0
+    for name in ("blocked_15_server_us", "blocked_15_wall_us", "blocked_15_commands"):
+        assert (report.figures[name] or 0) > 0
+
+
+def test_walk_judges_by_the_servers_time() -> None:
+    report = Report(bench="walk", run={})
+    comparison = walk._Comparison(report, None, Progress(io.StringIO()), TINY)  # type: ignore[arg-type]
+    for what, limit in walk.LIMITS.items():
+        for much, factor in ((2, limit), (3, limit + 0.01)):
+            less = walk.Side(name=f"{what}_1", store=None, server_us=[9, 10, 90])  # type: ignore[arg-type]
+            more = walk.Side(name=f"{what}_{much}", store=None, server_us=[10 * factor])  # type: ignore[arg-type]
+            less.wall_us, more.wall_us = [1], [99]
+            comparison._tell(what, less, more)
+    assert report.missed == [
+        "From tenants_1 to tenants_3 a dispatch takes 1.51 times as long; at most 1.5 times are promised.",
+        "From backlog_1 to backlog_3 a dispatch takes 1.51 times as long; at most 1.5 times are promised.",
+        "From blocked_1 to blocked_3 a dispatch takes 1.31 times as long; at most 1.3 times are promised.",
+    ]
 
 
 def test_progress_off_a_terminal_says_little() -> None:

@@ -76,7 +76,25 @@ def test_e153_cache_alias_is_no_alias() -> None:
 def test_e154_a_pools_policy_is_none() -> None:
     message = found(**ductor(POOLS={"emails": {"POLICY": "fifa"}, "reports": {"POLICY": "fifo"}}))["queueapp.E154"]
 
-    assert all(words in message for words in ("emails", "'fifa'", "fifo, tiered"))
+    assert all(words in message for words in ("emails", "'fifa'", "edf, fifo, priority, ring, tiered"))
+
+
+@pytest.mark.parametrize("policy", ["drr", "lottery"])
+def test_e154_a_planned_policy_is_refused_by_its_name(policy: str) -> None:
+    message = found(**ductor(POOLS={"emails": {"POLICY": policy}}))["queueapp.E154"]
+
+    assert f"{policy!r}, which is not there yet: it needs scheduled dispatch" in message
+    assert policy not in message.partition("A pool can have:")[2]
+
+
+def test_e158_the_latest_start_needs_milliseconds() -> None:
+    def given(**values: Any) -> dict[str, str]:
+        return found(**ductor(POOLS={"emails": values}))
+
+    assert "in 'rows'" in given(POLICY="edf", EDF_BY="latest_start", COST_UNIT="rows")["queueapp.E158"]
+    assert given(POLICY="edf", EDF_BY="latest_start") == {}
+    assert given(POLICY="edf", COST_UNIT="rows") == {}
+    assert given(POLICY="fifo", EDF_BY="latest_start", COST_UNIT="rows") == {}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from queueapp.cli.table import printable, table
 from queueapp.codec import encode_arguments
 from queueapp.store.ids import new_id
 from queueapp.store.keys import ShardKeys
-from queueapp.store.records import Completed, Failed, LeasedJob, NewJob
+from queueapp.store.records import Completed, Failed, LeasedJob, NewJob, PoolConf
 from queueapp.store.store import Store
 
 pytestmark = pytest.mark.django_db
@@ -90,6 +90,24 @@ def test_status(store: Store) -> None:
     found = json.loads(ductor("status", "default", "--json"))
     assert found[0]["waiting"] == 5
     assert found[0]["tenants"] == {"acme": 3, "zeta": 2}
+
+
+@pytest.mark.parametrize(
+    ("conf", "rule"),
+    [
+        (PoolConf(policy="edf", by="latest_start"), "edf by latest_start"),
+        (PoolConf(policy="aging", step_ms=1_500, paused=True), "aging 1.5 s a step (paused)"),
+        (PoolConf(policy="wfq", by="latest_start"), "wfq "),
+    ],
+    ids=lambda value: getattr(value, "policy", ""),
+)
+def test_status_tells_the_policy_with_its_parameter(store: Store, conf: PoolConf, rule: str) -> None:
+    store.configure(1, pool=conf)
+    assert f" {rule}" in ductor("status")
+    add(store, 1)
+    assert f"default ({conf.rule}), last " in ductor("tenants")
+    [found] = json.loads(ductor("status", "default", "--json"))
+    assert (found["policy"], found["edf_by"], found["aging_step_ms"]) == (conf.policy, conf.by, conf.step_ms)
 
 
 def test_status_tells_a_forgotten_tenant(store: Store) -> None:

@@ -180,7 +180,8 @@ def test_jobs(scene: Scene) -> None:
     assert len({job["id"] for job in page["jobs"] + further["jobs"]}) == 3
     text = ductor("jobs", "default", "--state", "pending", "--count", "1")
     assert text.splitlines()[-1] == "1 of 3; go on with --cursor=1"
-    assert ductor("jobs", "--state", "pending", "--count", "1") == text  # the pool `default`
+    by_name = as_json("jobs", "default", "--state", "pending", "--count", "1")
+    assert as_json("jobs", "--state", "pending", "--count", "1")["pool"] == by_name["pool"]
     assert ductor("jobs", "default", "--state", "ended").strip() == "No ended jobs."
     with pytest.raises(CommandError, match="'nowhere' is not a known pool"):
         ductor("jobs", "nowhere")

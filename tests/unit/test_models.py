@@ -13,8 +13,9 @@ from django.core.management import call_command
 from django.db import IntegrityError, transaction
 from django.test import override_settings
 
-from queueapp import models
-from queueapp.models import Pool, Tenant, TenantLimits
+from queueapp import validators
+from queueapp.models import KeyLimit, Pool, Tenant, TenantLimits, pools
+from queueapp.policies import registry
 from queueapp.store.keys import pool_code
 
 pytestmark = pytest.mark.django_db
@@ -81,6 +82,104 @@ def test_a_ceiling_is_empty_or_at_least_zero(ceiling: int | None, taken: bool) -
         assert "max_in_flight" in messages(pool)
 
 
+@pytest.mark.parametrize("policy", Pool.Policy.values)
+def test_every_policy_of_the_list_is_taken(policy: str) -> None:
+    pool = Pool(name="mail", policy=policy)
+    pool.full_clean()
+    pool.save()
+
+
+@pytest.mark.parametrize("policy", sorted(validators.PLANNED_POLICIES))
+def test_a_planned_policy_is_refused_by_its_name(policy: str) -> None:
+    said = messages(Pool(name="E Mail", policy=policy))
+    assert said["policy"] == [f"policy “{policy}” is not there yet: it needs scheduled dispatch. Choose another one."]
+    assert "name" in said, "the other faults are told, too"
+    assert policy not in Pool.Policy.values
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Pool(name="mail", policy=policy).save()
+
+
+def test_a_policy_that_is_none_is_refused() -> None:
+    assert "policy" in messages(Pool(name="mail", policy="fifa"))
+    Pool(name="mail", policy="fifa").clean_fields(exclude=["policy"])
+
+
+@pytest.mark.parametrize(
+    ("values", "rule"),
+    [
+        ({"policy": "edf"}, "edf by deadline"),
+        ({"policy": "edf", "edf_by": "latest_start"}, "edf by latest_start"),
+        ({"policy": "aging", "aging_step_seconds": 0.5}, "aging 0.5 s a step"),
+        ({"policy": "aging", "aging_step_seconds": 86_400}, "aging 86400 s a step"),
+        ({"policy": "fifo", "edf_by": "latest_start", "aging_step_seconds": 5, "cost_unit": "rows"}, "fifo"),
+    ],
+    ids=repr,
+)
+def test_a_policy_takes_its_own_parameter_and_ignores_others(values: dict[str, Any], rule: str) -> None:
+    pool = Pool(name="mail", **values)
+    pool.full_clean()
+    pool.save()
+    assert pool.rule == rule
+
+
+def test_the_latest_start_needs_costs_in_milliseconds() -> None:
+    pool = Pool(name="mail", policy="edf", edf_by="latest_start", cost_unit="rows")
+    assert "this pool counts costs in “rows”: set the cost unit to “ms”" in messages(pool)["edf_by"][0]
+    with pytest.raises(IntegrityError), transaction.atomic():
+        pool.save()
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 0.0009, 86_401, math.inf, math.nan])
+def test_a_step_out_of_range_is_refused_by_form_and_by_database(seconds: float) -> None:
+    pool = Pool(name="mail", aging_step_seconds=seconds)
+    [said] = messages(pool)["aging_step_seconds"][:1]
+    assert said == f"aging step {float(seconds)} is not allowed: use a number from 0.001 to 86400."
+    if not math.isnan(seconds):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            pool.save()
+
+
+def test_what_edf_goes_by_is_one_of_two() -> None:
+    pool = Pool(name="mail", edf_by="start")
+    assert "edf_by" in messages(pool)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        pool.save()
+
+
+def test_the_list_and_the_constraint_name_the_same_policies() -> None:
+    [named] = [each for each in Pool._meta.constraints if each.name == "queueapp_pool_policy"]
+    assert set(Pool.Policy.values) == set(registry.POLICIES) - validators.PLANNED_POLICIES
+    assert str(sorted(Pool.Policy.values)) == str(sorted(named.condition.children[0][1]))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("", "cannot be blank"),
+        ("{a.b}", "pattern “{a.b}” is not allowed: it has {a.b}; a field is the name of a parameter"),
+        ("{a:3}", "formats the field {a}"),
+        ("{a", "has a brace without its other one"),
+        ("a\nb", "must be text of 1 to 200"),
+    ],
+)
+def test_a_pattern_that_no_task_could_have_is_refused(pattern: str, words: str) -> None:
+    row = KeyLimit(pool=Pool.objects.create(name="mail"), pattern=pattern)
+    assert words in " ".join(messages(row)["pattern"])
+
+
+def test_a_pattern_has_one_limit_in_a_pool() -> None:
+    pool = Pool.objects.create(name="mail")
+    first = KeyLimit(pool=pool, pattern="customer:{customer_id}", max_in_flight=0)
+    first.full_clean()
+    first.save()
+    again = KeyLimit(pool=pool, pattern="customer:{customer_id}")
+    assert messages(again)["__all__"] == ["This pattern has a limit for this pool already: edit that one."]
+    with pytest.raises(IntegrityError), transaction.atomic():
+        again.save()
+    KeyLimit.objects.create(pool=Pool.objects.create(name="post"), pattern="customer:{customer_id}")
+    assert str(first) == "customer:{customer_id} @ mail"
+
+
 def test_a_scope_has_one_row() -> None:
     pool, tenant = Pool.objects.create(name="mail"), Tenant.objects.create(key="acme")
     TenantLimits.objects.create(pool=pool, tenant=tenant)
@@ -106,7 +205,7 @@ def test_a_pool_gets_its_code_and_keeps_it() -> None:
 
 
 def test_two_pools_with_one_code_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "pool_code", lambda name: "000000")
+    monkeypatch.setattr(pools, "pool_code", lambda name: "000000")
     Pool.objects.create(name="mail")
     assert "same code as the pool “mail”" in messages(Pool(name="post"))["name"][0]
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from queueapp.models import Pool
 from queueapp.policies.node import TAGS_DROPPED_PER_LIFT, Node, Pointers
 from queueapp.policies.protocol import Candidate, Policy
-from queueapp.policies.registry import POLICIES
+from queueapp.policies.registry import DIRECT, POLICIES
 from queueapp.policies.tree import Limits, Tree
+from queueapp.validators import PLANNED_POLICIES
 from tests.model.traffic import LANES, TENANTS, Event, busy, replay, traffic
 
 every_policy = pytest.mark.parametrize("policy", [POLICIES[name]() for name in sorted(POLICIES)], ids=sorted(POLICIES))
@@ -22,7 +23,9 @@ every_policy = pytest.mark.parametrize("policy", [POLICIES[name]() for name in s
 
 
 def test_each_policy_has_the_name_that_a_pool_can_choose() -> None:
-    assert {name: cls().name for name, cls in POLICIES.items()} == {name: name for name in Pool.Policy.values}
+    assert {name: cls().name for name, cls in POLICIES.items()} == {name: name for name in POLICIES}
+    assert set(Pool.Policy.values) == DIRECT
+    assert set(POLICIES) == DIRECT | PLANNED_POLICIES
 
 
 # -- every policy ------------------------------------------------------------------------------------------------
@@ -104,7 +107,7 @@ def test_a_job_that_came_back_keeps_its_place(policy: Policy) -> None:
     first = tree.pick()
     assert first is not None
     tree.release(first.id)
-    tree.push(jobs[0])
+    tree.push(jobs[0], first.rank)
     assert [charge.id for charge in iter(tree.pick, None)] == ["1", "2", "3"]
 
 
@@ -169,5 +172,5 @@ def test_pointers_sort_as_a_sorted_set_does(changes: list[tuple[str, int | None]
         else:
             pointers.put(member, score)
             plain[member] = score
-        assert pointers.first() == min(((score, member) for member, score in plain.items()), default=None)
+        assert pointers.first() == min(((score, 0, member) for member, score in plain.items()), default=None)
     assert pointers.pop_until(2, 3) == [m for s, m in sorted((s, m) for m, s in plain.items()) if s <= 2][:3]

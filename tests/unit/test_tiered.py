@@ -57,6 +57,12 @@ def test_the_invariants_hold_with_declared_costs(events: list[Event], workers: i
     run(Witness(Tree(POLICIES["tiered"]())), events, workers, estimated=False)
 
 
+@given(events=traffic, workers=st.integers(1, 12))
+@settings(deadline=None, max_examples=250)
+def test_the_invariants_hold_when_declared_costs_are_refunded(events: list[Event], workers: int) -> None:
+    run(Witness(Tree(POLICIES["tiered"]()), settled=True), events, workers, estimated=False, refunded=True)
+
+
 @given(events=traffic, workers=st.integers(1, 12), estimate=costs)
 @settings(deadline=None, max_examples=250)
 def test_the_invariants_hold_with_settled_estimates(events: list[Event], workers: int, estimate: float) -> None:

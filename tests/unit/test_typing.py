@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, assert_type
 
 import pytest
+from django.utils import timezone
 
-from queueapp import task
+from queueapp import Key, task
 from queueapp.errors import InvalidOption
 from queueapp.producer.results import DuctorResult
 from queueapp.producer.task import DuctorTask
@@ -37,6 +39,11 @@ def named(context: JobContext, **more: int) -> int:
     return len(more)
 
 
+@task(deadline=60, concurrency=[Key("width:{width}", limit=2), Key("{tenant}", 5)])
+def limited(width: int) -> int:
+    return width
+
+
 def total(results: list[DuctorResult[float]]) -> float:
     """Annotations with parameters are fine, also when something looks at them."""
     return sum(result.return_value for result in results)
@@ -55,6 +62,17 @@ def test_parameters_and_results(store: Store) -> None:
     assert_type(area.get_result(first.id), DuctorResult[float])
     assert total([first]) == 6.0
     assert (second.return_value, third.return_value, fourth.return_value) == ("hello Ada", [6], 1)
+
+
+def test_deadlines_and_keys(store: Store) -> None:
+    made = limited.using(deadline=timezone.now(), concurrency=Key("w", 1))
+    assert_type(made.using(deadline=timedelta(hours=1), concurrency=[]).enqueue(1), DuctorResult[int])
+    with pytest.raises(InvalidOption):
+        task(deadline=timezone.now())(limited.func)  # type: ignore[call-overload]
+    with pytest.raises(InvalidOption):
+        limited.using(concurrency="width")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        Key("width")  # type: ignore[call-arg]
 
 
 def test_what_does_not_fit_is_seen(store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -194,6 +195,23 @@ def test_runnable_but_nothing_leased_is_no_hot_loop(store: FakeStore) -> None:
         assert not line.wants_call(1, now)
         now += pauses[-1]
     assert pauses == pytest.approx([0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1, 1])
+
+
+def test_a_call_that_moved_others_out_of_the_way_is_followed_by_the_next_at_once(store: FakeStore) -> None:
+    """It leased nothing, and there is more to move: jobs whose concurrency keys are full stand before others."""
+
+    class Crowded(FakeStore):
+        def cycle(self, worker, seq, **values):  # type: ignore[no-untyped-def]
+            reply = super().cycle(worker, seq, **values)
+            more = len(self.calls) < 3
+            return replace(reply, jobs=(), runnable=True, more=more)
+
+    line = Line("pool", Crowded(), "w", lease_ms=30_000, clock=lambda: 1000.0)
+    asked_at_once = []
+    for _ in range(4):
+        line.exchange(1, 1)
+        asked_at_once.append(line.wants_call(1, 1000.0))
+    assert asked_at_once == [True, True, False, False]
 
 
 def test_pools_take_turns(store: FakeStore) -> None:

@@ -8,53 +8,49 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from queueapp.bench.command import EXPERIMENTS, BenchCommand, run_bench
-from queueapp.cli.command import DuctorCommand, whole
-
-DEFAULT_JOBS = {"memory": 100_000, "throughput": 50_000}
+from queueapp.bench.catalogue import EXPERIMENTS
+from queueapp.bench.command import BenchCommand, run_bench
+from queueapp.cli.command import DuctorCommand
 
 
 class Command(DuctorCommand):
     help = (
         "Measures the queue on a server, database and worker of its own, started for the purpose and gone afterwards; "
-        "REDIS_URL is not looked at. memory: server memory of a waiting job. throughput: enqueue one by one and in "
-        "bulk, drain by one real worker, latency of an idle worker, server time and commands of a job. "
+        "REDIS_URL is not looked at. `simulate` needs none of them. Each experiment has a --help of its own. "
         "Exit codes: 0 all promises kept; 1 one was missed, with a sentence that says which."
     )
     examples = """examples:
   {command} memory
   {command} memory --jobs 10000 --tenants 5
   {command} throughput --json figures.json
+  {command} walk                                  loads 1.5 million jobs: takes some minutes
+  {command} walk --policy wfq --tenants 10000 --jobs 100000
+  {command} simulate --policy wfq --load 1.25 --json figures.json
+  {command} simulate --jobs 20000 --seeds 10      longer bursts, more of them
 """
     requires_system_checks = ()
     requires_migrations_checks = False
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("bench", choices=sorted(EXPERIMENTS), help="What to measure.")
-        parser.add_argument(
-            "--jobs",
-            type=whole(100, 10_000_000),
-            metavar="N",
-            help="Jobs that are measured (default: 100000 for memory, 50000 for throughput).",
-        )
-        parser.add_argument(
-            "--tenants", type=whole(1, 100_000), default=50, metavar="N", help="Tenants of `memory` (default: 50)."
-        )
-        parser.add_argument(
-            "--starts",
-            type=whole(10, 100_000),
-            default=500,
-            metavar="N",
-            help="Single jobs of `throughput` that an idle worker starts (default: 500).",
-        )
-        parser.add_argument("--json", type=Path, metavar="FILE", help="Write the figures there, as JSON.")
+        experiments = parser.add_subparsers(dest="bench", required=True, metavar=" | ".join(EXPERIMENTS))
+        for name, experiment in EXPERIMENTS.items():
+            own = experiments.add_parser(name, help=experiment.help)
+            for option in experiment.options:
+                own.add_argument(
+                    f"--{option.name}",
+                    type=option.read,
+                    default=option.default,
+                    choices=option.choices,
+                    metavar=None if option.choices else "N",
+                    help=f"{option.help} (default: {option.default})",
+                )
+            own.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, as JSON")
 
     def perform(self, **options: Any) -> None:
+        experiment = EXPERIMENTS[options["bench"]]
         command = BenchCommand(
             bench=options["bench"],
-            jobs=options["jobs"] or DEFAULT_JOBS[options["bench"]],
-            tenants=options["tenants"],
-            starts=options["starts"],
+            options={option.name: options[option.name] for option in experiment.options},
             json=options["json"],
         )
         try:

@@ -6,14 +6,14 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from queueapp.cli import dlq, job, jobs, status
+from queueapp.cli import dlq, job, jobs, status, tenants, why
 from queueapp.cli.adopt import adopt
 from queueapp.cli.command import DuctorCommand
 from queueapp.cli.console import Console, json_option
 from queueapp.cli.sync import sync
 from queueapp.cli.upgrade import upgrade
 
-LOOKING = {"status": status, "jobs": jobs, "job": job, "dlq": dlq}
+LOOKING = {"status": status, "tenants": tenants, "jobs": jobs, "job": job, "why": why, "dlq": dlq}
 """Verb → the module of `queueapp.cli` that has its parser and does it."""
 
 
@@ -22,7 +22,9 @@ class Command(DuctorCommand):
     examples = """examples:
   {command} status
   {command} status emails --json
+  {command} tenants emails               who had how much, against what it was entitled to
   {command} job 3gk2xw.0.0123456789abcdefghijkl --payload
+  {command} why 3gk2xw.0.0123456789abcdefghijkl       what it waits for, and until when
   {command} jobs emails --state scheduled --tenant acme
   {command} dlq groups                   what died, one line for each cause
   {command} dlq list --group 5f0c2a91d3be
@@ -36,7 +38,7 @@ class Command(DuctorCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(
-            dest="verb", required=True, metavar="status | jobs | job | dlq | sync | upgrade | adopt"
+            dest="verb", required=True, metavar="status | tenants | jobs | job | why | dlq | sync | upgrade | adopt"
         )
 
         for verb in LOOKING.values():

@@ -11,13 +11,14 @@
 -- only). Conditions that are not '' are looked up in the rows: at most `looks` of them, whatever is found. Answers:
 -- how many members there are (below `before`), id and score of each found, the position behind the last that was
 -- looked at, and its score and id, '' at the end of the set. By (score, id) a page goes on where it stopped, whatever
--- came or went meanwhile.
+-- came or went meanwhile. Of a queue, the place is (score, member).
 --- @include "shard"
 --- @include "row"
 local set, reverse, before_ms = P .. ARGV[3], ARGV[4] == '1', tonumber(ARGV[5])
 local want, looks = tonumber(ARGV[9]), tonumber(ARGV[10])
 local tenant, reason, group = ARGV[11], ARGV[13], ARGV[14]
 local task = ARGV[12] ~= '' and (redis.call('HGET', P .. 'tasks', ARGV[12]) or 'none of this name') or ''
+local queue = string.find(ARGV[3], '^qc?:')
 local free = tenant == '' and task == '' and reason == '' and group == ''
 
 local function range(first, last)
@@ -64,8 +65,9 @@ while #found < 2 * want and looked < looks and position < size do
   for i = 1, #page, 2 do
     position, looked = position + 1, looked + 1
     last = {page[i + 1], page[i]}
-    if holds(page[i]) then
-      push(found, page[i], page[i + 1])
+    local id = queue and id_of(page[i]) or page[i]
+    if string.byte(id) ~= 64 and holds(id) then -- '@': a sub-lane, which is a queue of its own
+      push(found, id, page[i + 1])
       if #found == 2 * want then break end
     end
   end

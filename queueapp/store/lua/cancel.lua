@@ -10,9 +10,10 @@
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
---- @include "rank"
 --- @include "slots"
 --- @include "node"
+--- @include "charge"
+--- @include "rank"
 --- @include "refresh"
 --- @include "wake"
 --- @include "move"
@@ -25,7 +26,7 @@ for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do
   local row, state, run = waiting_row(id)
   if state == 'p' or state == 's' then
     leave_waiting(id, row, state)
-    to_ended(id, 'cancelled', not run and identity(row) or nil)
+    to_ended(id, 'cancelled', not run and identity(row) or nil, row.keys)
     word = 'cancelled'
   else
     run = run or read_run(id)

@@ -6,17 +6,18 @@
 -- Groups:
 -- Refusals: schema stale_call
 -- Events: stats leased, expired; wake w
--- Answers: the rows leased, runnable (0/1), ms until something becomes due (-1 = never), now.
+-- Answers: the rows leased, runnable (0/1; 2 = call again at once: sub-lanes must step aside), ms until something
+-- becomes due (-1 = never), now.
 --- @include "shard"
 --- @include "clock"
+--- @include "service"
 --- @include "row"
---- @include "rank"
 --- @include "slots"
 --- @include "node"
+--- @include "charge"
 --- @include "refresh"
 --- @include "wake"
 --- @include "move"
---- @include "charge"
 --- @include "pick"
 --- @include "lease"
 local known = caller(ARGV[3], ARGV[4])
@@ -24,6 +25,6 @@ if not known then
   return {0, 'stale_call'}
 end
 tick()
-local rows = lease(known, ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
+local rows, more = lease(known, ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
 local runnable = close()
-return {1, rows, runnable, next_due(), now}
+return {1, rows, more and runnable * 2 or runnable, next_due(), now}

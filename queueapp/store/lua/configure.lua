@@ -1,14 +1,16 @@
 #!lua flags=allow-oom
--- configure: weights, ceilings and pauses, as the admin set them
+-- configure: weights, ceilings, minima and pauses, as the admin set them
 --
 -- KEYS: prefix
--- ARGV: schema clock_ms version policy paused max unit cost weight cursor
--- Groups: scopes(tenant lane weight max paused clear)
+-- ARGV: schema clock_ms version policy paused max unit cost weight by step cursor
+-- Groups: scopes(tenant lane weight max min paused clear) keys(pattern text max clear)
 -- Refusals: schema old_version policy_busy
 -- Events: wake w
 -- An older version is refused; the same one may be repeated. policy '' leaves the pool as it is. Weights and pauses act
--- at once on everything queued. A ceiling set for the first time back-fills its slots from `active`, page by page, and
--- applies when that is done. Answers the cursor of the next page, 0 = done: the caller repeats the call with it.
+-- at once on everything queued. A ceiling or minimum ('' = none) set for the first time back-fills its slots from
+-- `active`, page by page, and applies when that is done. Limits of keys act at once, too: the first 64 keys with
+-- waiters are looked at here, the others by the sweep within a second. Answers the cursor of the next page, 0 = done:
+-- the caller repeats the call with it.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
@@ -18,19 +20,24 @@
 --- @include "wake"
 --- @include "move"
 tick()
-next_argument = 12
-local version, cursor = tonumber(ARGV[3]), ARGV[10]
-local scopes = next_group(tonumber(ARGV[11]), 6)
+next_argument = 15
+local version, cursor = tonumber(ARGV[3]), ARGV[12]
+local scopes = next_group(tonumber(ARGV[13]), 7)
+local patterns = next_group(tonumber(ARGV[14]), 4)
 local known = tonumber(redis.call('HGET', P .. 'conf', 'version') or 0)
 if version < known then
   return {0, 'old_version', string.format('%.0f', known)}
 end
-if ARGV[4] ~= '' and ARGV[4] ~= pool.policy and tonumber(redis.call('HGET', P .. 'counts', 'w') or 0) > 0 then
+local orders_anew = ARGV[4] ~= pool.policy or (pool.policy == 'edf' and ARGV[10] ~= pool.by)
+  or (pool.policy == 'aging' and tonumber(ARGV[11]) ~= pool.step)
+if ARGV[4] ~= '' and orders_anew and tonumber(redis.call('HGET', P .. 'counts', 'w') or 0) > 0 then
   return {0, 'policy_busy', pool.policy}
 end
 
 local function field_of(s) return s[2] == '' and 't:' .. s[1] or 'l:' .. s[1] .. '|' .. s[2] end
-local function pack(s, fill) return table.concat({s[3], s[4], s[5] == '1' and '1' or '', fill and '1' or ''}, '|') end
+local function pack(s, fill)
+  return table.concat({s[3], s[4], s[6] == '1' and '1' or '', s[5], fill and '1' or ''}, '|')
+end
 
 -- First page: store everything; ceilings that are new are marked as filling.
 local filling = {}
@@ -40,7 +47,7 @@ if cursor == '0' then
   if ARGV[4] ~= '' then
     local fill = ARGV[6] ~= '' and not pool.track
     redis.call('HSET', P .. 'conf', 'policy', ARGV[4], 'paused', ARGV[5],
-      'unit', ARGV[7], 'cost', ARGV[8], 'weight', ARGV[9])
+      'unit', ARGV[7], 'cost', ARGV[8], 'weight', ARGV[9], 'by', ARGV[10], 'step', ARGV[11])
     if ARGV[6] == '' then
       redis.call('HDEL', P .. 'conf', 'max', 'fill')
       unlink({P .. 'slots:p'})
@@ -51,13 +58,24 @@ if cursor == '0' then
   end
   for _, s in ipairs(scopes) do
     local field = field_of(s)
-    local before_ = limit_of(field)
-    if s[6] == '1' then
+    local before_, tracks = limit_of(field), s[7] ~= '1' and (s[4] ~= '' or s[5] ~= '')
+    if s[7] == '1' then
       redis.call('HDEL', P .. 'limits', field)
     else
-      redis.call('HSET', P .. 'limits', field, pack(s, s[4] ~= '' and (before_.fill or not before_.track)))
+      redis.call('HSET', P .. 'limits', field, pack(s, tracks and (before_.fill or not before_.track)))
     end
-    if s[6] == '1' or s[4] == '' then unlink({P .. 'slots:' .. field}) end
+    if not tracks then unlink({P .. 'slots:' .. field}) end
+    if tracks and s[5] ~= '' and not pool.floors then
+      redis.call('HSET', P .. 'conf', 'floors', 1)
+      pool.floors = true
+    end
+  end
+  for _, k in ipairs(patterns) do
+    if k[4] == '1' then
+      redis.call('HDEL', P .. 'limits', 'kp:' .. k[1])
+    else
+      redis.call('HSET', P .. 'limits', 'kp:' .. k[1], k[3] .. '|' .. k[2])
+    end
   end
 end
 for _, s in ipairs(scopes) do
@@ -86,11 +104,12 @@ if next(filling) or fills_pool then
 end
 
 -- What is in force now: every tenant and lane that was named is put right, on every page.
-local conf = redis.call('HMGET', P .. 'conf', 'policy', 'paused', 'max', 'fill')
-pool.policy, pool.paused = conf[1] or 'tiered', conf[2] == '1'
+local conf = redis.call('HMGET', P .. 'conf', 'policy', 'paused', 'max', 'fill', 'by', 'step')
+pool.paused = conf[2] == '1'
 pool.max, pool.track = not conf[4] and tonumber(conf[3] or nil) or nil, conf[3] and true or false
-pool.ordered = pool.policy == 'fifo'
+set_policy(conf[1], conf[5], conf[6])
 limits, scope_cache, slots.used = {}, {}, {}
+if #patterns > 0 then sub.sweep(64, '+inf') end
 for _, s in ipairs(scopes) do
   if s[2] == '' then
     refresh_tenant(s[1], limit_of('t:' .. s[1]))

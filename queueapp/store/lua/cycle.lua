@@ -8,18 +8,21 @@
 -- Events: as complete, fail, extend_lease, check_and_lease; in bounded shares as promote_due and partition_recover
 -- One round trip of a worker: what began, what ended, heartbeats, a share of what is due, new leases. Each part is
 -- replay-safe by its own token: finishes and extensions by (id, attempts), leases by (worker, seq).
--- Answers: rows, runnable, next due ms, now, one word per finish, the ids whose leases were lost.
+-- Answers: rows, runnable (as check_and_lease), next due ms, now, one word per finish, the ids whose leases were lost.
 --- @include "shard"
 --- @include "clock"
+--- @include "service"
 --- @include "row"
 --- @include "owner"
---- @include "rank"
 --- @include "slots"
 --- @include "node"
+--- @include "charge"
+--- @include "rank"
 --- @include "refresh"
 --- @include "wake"
+--- @include "keysets"
+--- @include "keys"
 --- @include "move"
---- @include "charge"
 --- @include "pick"
 --- @include "lease"
 --- @include "finish"
@@ -45,10 +48,11 @@ write_extensions()
 promote(16)
 expire_due(16)
 recover_due(8)
+sub.sweep(8, now)
 write_held()
 write_moves()
 write_estimates()
 
-local rows = lease(known, ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
+local rows, more = lease(known, ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
 local runnable = close()
-return {1, rows, runnable, next_due(), now, words, lost}
+return {1, rows, more and runnable * 2 or runnable, next_due(), now, words, lost}

@@ -10,9 +10,10 @@
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
---- @include "rank"
 --- @include "slots"
 --- @include "node"
+--- @include "charge"
+--- @include "rank"
 --- @include "refresh"
 --- @include "wake"
 --- @include "move"
@@ -24,7 +25,7 @@ for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do
   local id, word = j[1], 'gone'
   local row, state = waiting_row(id)
   if state == 'd' then
-    to_ended(id, 'discarded')
+    to_ended(id, 'discarded', nil, row.keys)
     leave_dead(id, row.tenant)
     word = 'discarded'
   elseif row or redis.call('EXISTS', P .. 'run:' .. id) == 1 then

@@ -3,17 +3,19 @@
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms
--- Groups: jobs(id task tenant lane priority tier cost due_ms delay_ms expires_after_ms max_attempts max_crashes idempotency idempotency_ttl_ms fingerprint payload)
+-- Groups: jobs(id task tenant lane priority tier cost due_ms delay_ms expires_after_ms max_attempts max_crashes idempotency idempotency_ttl_ms deadline_ms keys fingerprint payload)
 -- Refusals: schema
 -- Events: stats enqueued; wake w, t
 -- Answers per job: outcome (enqueued, exists, conflict) and the id that stands for it. The id is looked up first, so
--- that a repeat pays nothing and answers enqueued again.
+-- that a repeat pays nothing and answers enqueued again. keys: '' or the key set, then for each concurrency key a line
+-- `digest limit pattern text`.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
---- @include "rank"
 --- @include "slots"
 --- @include "node"
+--- @include "charge"
+--- @include "rank"
 --- @include "refresh"
 --- @include "wake"
 --- @include "move"
@@ -21,7 +23,7 @@ tick()
 next_argument = 4
 local FIELDS = {
   'id', 'task', 'tenant', 'lane', 'priority', 'tier', 'cost', 'due_ms', 'delay_ms', 'expires_after_ms', 'max_attempts',
-  'max_crashes', 'idempotency', 'idempotency_ttl_ms', 'fingerprint', 'payload',
+  'max_crashes', 'idempotency', 'idempotency_ttl_ms', 'deadline_ms', 'keys', 'fingerprint', 'payload',
 }
 local jobs, keys, names, seen_names = {}, {}, {}, {}
 for i, values in ipairs(next_group(tonumber(ARGV[3]), #FIELDS)) do
@@ -73,15 +75,21 @@ if #fresh > 0 then
     end
     numbers[names[i]] = number
   end
-  for _, j in ipairs(fresh) do
+  for i, j in ipairs(fresh) do
     local due = tonumber(j.delay_ms) > 0 and now + tonumber(j.delay_ms) or tonumber(j.due_ms)
     j.due = due > now and due or nil
     local expires_after = tonumber(j.expires_after_ms)
     j.expires = expires_after > 0 and now + expires_after or nil
-    push(rows, P .. 'job:' .. j.id, build_row(j.due and 's' or 'p', j, now, numbers[j.task]))
+    j.seq = j.due and 0 or seq + i - 1
+    j.keys = j.keys ~= '' and new_keys(j.keys) or nil
+    push(rows, P .. 'job:' .. j.id, build_row(j.due and 's' or 'p', j.seq, j, now, numbers[j.task]))
+    j.task, j.priority = numbers[j.task], tonumber(j.priority) -- from here on as in a row that was read
+    j.cost = j.cost ~= '0' and tonumber(j.cost) or nil
+    if not j.cost then push(reach, j.tenant) end
+    j.deadline = j.deadline_ms ~= '0' and tonumber(j.deadline_ms) or nil
   end
   redis.call('MSET', unpack(rows))
-  for i, j in ipairs(fresh) do
+  for _, j in ipairs(fresh) do
     if j.idempotency_key then
       redis.call('SET', j.idempotency_key, by_key[j.idempotency_key], 'PX', math.max(1, tonumber(j.idempotency_ttl_ms)))
     end
@@ -93,7 +101,7 @@ if #fresh > 0 then
     if j.due then
       to_scheduled(j.id, j.due)
     else
-      to_pending(j.id, j.tenant, j.lane, j.tier == 'continue' and 'c' or '', rank(seq + i - 1, tonumber(j.priority)))
+      to_pending(j.id, j.tenant, j.lane, j.tier == 'continue' and 'c' or '', rank(j, j.seq, now), hex(j.seq), j.keys)
     end
     count_waiting(j.tenant, 1)
   end

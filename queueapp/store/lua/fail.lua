@@ -11,13 +11,13 @@
 --- @include "clock"
 --- @include "row"
 --- @include "owner"
---- @include "rank"
 --- @include "slots"
 --- @include "node"
+--- @include "charge"
+--- @include "rank"
 --- @include "refresh"
 --- @include "wake"
 --- @include "move"
---- @include "charge"
 --- @include "finish"
 tick()
 next_argument = 4

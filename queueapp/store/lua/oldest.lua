@@ -6,15 +6,19 @@
 -- Groups: lanes(tenant lane)
 -- Refusals: schema
 -- Events: none
--- Inside a lane each priority has a band of ranks, and the head of each band came first of it. Looks at these heads
+-- Where ranks go by priority, then submission, each priority of a lane has a band of them, and the head of each band
+-- came first of it; where they go by something else (edf, aging) the first 64 of a lane are looked at. Looks at these
 -- in: the lanes that are named; the lanes that have limits, from `cursor` of HSCAN on (what is paused or full stands
--- in no walk); the runnable lanes of the tenants from place `first` on, those with most waiting jobs first. About
--- `looks` commands. first = -1, cursor = -1: that part is done already. Answers tenant, lane, id and the ms since
+-- in no walk), then what waits for a concurrency key (`cursor` begins with p); the runnable lanes of the tenants from
+-- place `first` on, those with most waiting jobs first. About `looks` commands. first = -1, cursor = -1: that part is
+-- done already. Answers tenant, lane, id and the ms since
 -- when of up to 16 jobs, the oldest first; first and cursor to go on with, -1 when done; the moment.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
-local BAND, MOST = 35184372088832, 16
+local BAND, MOST, FIRST = 35184372088832, 16, 64
+local banded = pool.tiered or pool.policy == 'priority'
+local unsorted = pool.policy == 'edf' or pool.policy == 'aging'
 local first, cursor, looks = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 next_argument = 7
 local heads, looked_at = {}, {}
@@ -28,33 +32,63 @@ local function keep(t, l, id, seq)
   end
 end
 
-local function look_at(t, l)
-  local name = t .. '|' .. l
-  if looked_at[name] then return end
-  looked_at[name] = true
-  for _, tier in ipairs(pool.tiers and not pool.ordered and {'q:', 'qc:'} or {'q:'}) do
-    local from = '-inf'
-    for _ = 1, 201 do
-      looks = looks - 1
-      local head = redis.call('ZRANGEBYSCORE', P .. tier .. name, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-      if not head[1] then break end
-      local r = tonumber(head[2])
-      local band = pool.policy == 'tiered' and math.floor(r / BAND) or 0
-      keep(t, l, head[1], r - band * BAND)
-      if pool.policy ~= 'tiered' then break end
-      from = string.format('%.0f', (band + 1) * BAND)
+-- A queue of lane l, or a sub-lane of it.
+local function look_in(set, t, l)
+  if looked_at[set] then return end
+  looked_at[set] = true
+  local function meet(member, seq)
+    local id = id_of(member)
+    if string.byte(id) == 64 then -- '@': a sub-lane
+      look_in(set .. '|' .. id, t, l)
+    else
+      keep(t, l, id, seq)
     end
   end
+  if not banded then
+    looks = looks - 1
+    local page = redis.call('ZRANGE', P .. set, 0, unsorted and FIRST - 1 or 0, 'WITHSCORES')
+    for i = 1, #page, 2 do
+      meet(page[i], pool.ties and tonumber(tie_of(page[i]), 16) or tonumber(page[i + 1]))
+    end
+    return
+  end
+  local from = '-inf'
+  for _ = 1, 201 do
+    looks = looks - 1
+    local head = redis.call('ZRANGEBYSCORE', P .. set, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if not head[1] then break end
+    local r = tonumber(head[2])
+    local band = math.floor(r / BAND)
+    meet(head[1], r - band * BAND)
+    from = string.format('%.0f', (band + 1) * BAND)
+  end
+end
+
+local function look_at(t, l)
+  look_in('q:' .. t .. '|' .. l, t, l)
+  if has_tiers() then look_in('qc:' .. t .. '|' .. l, t, l) end
 end
 
 for _, row in ipairs(next_group(tonumber(ARGV[6]), 2)) do look_at(row[1], row[2]) end
 
-if cursor ~= '-1' then
-  local page = redis.call('HSCAN', P .. 'limits', cursor, 'COUNT', math.max(1, math.floor(looks / 8)))
-  cursor = page[1] == '0' and '-1' or page[1]
-  for i = 1, #page[2], 2 do
-    local t, l = string.match(page[2][i], '^l:([^|]+)|(.+)$')
+local function scan(hash, from)
+  return unpack(redis.call('HSCAN', P .. hash, from, 'COUNT', math.max(1, math.floor(looks / 8))))
+end
+
+if cursor ~= '-1' and string.sub(cursor, 1, 1) ~= 'p' then
+  local next_, page = scan('limits', cursor)
+  cursor = next_ ~= '0' and next_ or pool.keyed and 'p0' or '-1'
+  for i = 1, #page, 2 do
+    local t, l = string.match(page[i], '^l:([^|]+)|(.+)$')
     if t then look_at(t, l) end
+  end
+end
+if string.sub(cursor, 1, 1) == 'p' and looks > 0 then
+  local next_, page = scan('parked', string.sub(cursor, 2))
+  cursor = next_ ~= '0' and 'p' .. next_ or '-1'
+  for i = 1, #page, 2 do
+    local t, l = string.match(page[i], '^qc?:([^|]+)|([^|]+)|@')
+    look_in(page[i], t, l)
   end
 end
 
@@ -67,7 +101,7 @@ while first >= 0 and looks > 0 do
     end
     if looks <= 0 then break end
     looks, first = looks - 1, first + 1
-    for _, l in ipairs(redis.call('ZRANGE', P .. 'lanes:' .. tenants[i], 0, 99)) do look_at(tenants[i], l) end
+    for _, l in ipairs(redis.call('ZRANGE', P .. 'lanes:' .. tenants[i], 0, 99)) do look_at(tenants[i], id_of(l)) end
   end
   if #tenants < 100 and looks > 0 then first = -1 end
 end
@@ -81,10 +115,10 @@ for _, h in ipairs(heads) do
     local since = row.submitted + (row.delay or 0)
     if run then
       read_history(run)
-      if run.a > 0 and run.r == h.seq then
+      if run.kp == row.seq then
         if run.a > 1 then since = run.st end
       else
-        since = tonumber(run.rd or nil) or since
+        since = ready_of(row, run)
       end
     end
     push(reply, {h.t, h.l, h.id, string.format('%.0f', since)})

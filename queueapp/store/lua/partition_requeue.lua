@@ -13,13 +13,13 @@
 --- @include "clock"
 --- @include "row"
 --- @include "owner"
---- @include "rank"
 --- @include "slots"
 --- @include "node"
+--- @include "charge"
+--- @include "rank"
 --- @include "refresh"
 --- @include "wake"
 --- @include "move"
---- @include "charge"
 --- @include "finish"
 tick()
 next_argument = 4
@@ -32,13 +32,13 @@ for i, g in ipairs(next_group(tonumber(ARGV[3]), 5)) do
   if run then
     word = 'done'
     read_history(run)
-    local fields = {'f', run.f + 1, 'en', attempts}
+    local fields = {'f', run.f + 1, 'en', attempts, 'ch', ''}
     if g[4] == '1' then
       local first = tonumber(redis.call('HGET', P .. 'run:' .. id, 'uk') or now)
       push(fields, 'uk', first)
       if now - first >= tonumber(g[5]) then word = 'dead' end
     end
-    settle(run, 0, false)
+    settle(run, 0, true) -- what never ran costs nothing, declared or not
     if word == 'dead' then
       redis.call('HSET', P .. 'run:' .. id, unpack(fields))
       hash_holds_state(id)

@@ -6,14 +6,16 @@
 -- Groups: jobs(id)
 -- Refusals: schema
 -- Events: stats redriven; wake w
--- An operator wants it to run: its expiry is dropped, its tier is start. attempts goes on growing: it is the fence.
+-- An operator wants it to run: its expiry is dropped, and its deadline, which it did not keep; its tier is start.
+-- attempts goes on growing: it is the fence.
 -- Answers one word per id: retried, already (not dead any more), gone.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
---- @include "rank"
 --- @include "slots"
 --- @include "node"
+--- @include "charge"
+--- @include "rank"
 --- @include "refresh"
 --- @include "wake"
 --- @include "move"
@@ -27,9 +29,10 @@ for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do
   if state == 'd' then
     redis.call('HSET', P .. 'run:' .. id, 's', 'p', 'rd', now, 'e', 0, 'c', 0, 'f', read_history(run).f + 1)
     redis.call('HDEL', P .. 'run:' .. id, 'o', 'te', 'uk', 'sp')
-    if row.expires or row.tier ~= '' then
+    if row.expires or row.deadline or row.tier ~= '' then
       redis.call('SET', P .. 'job:' .. id, fresh_row(redis.call('GET', P .. 'job:' .. id)))
     end
+    row.deadline = nil
     push(retried, {id = id, row = row})
     words[i] = 'retried'
   else
@@ -38,7 +41,9 @@ for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do
 end
 local seq = #retried > 0 and take_seq(#retried)
 for i, job in ipairs(retried) do
-  to_pending(job.id, job.row.tenant, job.row.lane, '', rank(seq + i - 1, job.row.priority))
+  local place = seq + i - 1
+  write_place(job.id, 'h', hex(place))
+  to_pending(job.id, job.row.tenant, job.row.lane, '', rank(job.row, place, now), hex(place), job.row.keys)
   count_waiting(job.row.tenant, 1)
   leave_dead(job.id, job.row.tenant)
   count('redriven')

@@ -8,12 +8,14 @@
 -- Events: stats trimmed
 -- Bounded by `limit` per index, by age and by number; an ended row stays at least the replay window. dead_max bounds
 -- the dead letters of each tenant: the tenants of a random sample are looked at, so that the largest are met soonest.
--- Also forgets workers that fell silent, estimates unused for 30 days, and tenants without work or dead letters where
+-- Also forgets workers that fell silent, estimates out of use, and tenants without work or dead letters where
 -- more than `tenants` are known. Answers how many rows went, and whether another call would find more.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
 --- @include "group"
+--- @include "keysets"
+--- @include "estimates"
 tick()
 local result_ttl, result_max = tonumber(ARGV[3]), tonumber(ARGV[4])
 local dead_ttl, dead_max, window = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -53,9 +55,11 @@ remove_rows(ended)
 local function drop_dead(ids)
   local groups = {}
   for _, id in ipairs(ids) do
-    local row, group = read_row(id), redis.pcall('HGET', P .. 'run:' .. id, 'g')
+    local row, v = read_row(id), redis.pcall('HMGET', P .. 'run:' .. id, 'g', 'k')
+    local group, ks = v[1], row and row.keys or v[2]
     if row then redis.call('ZREM', P .. 'dead:' .. row.tenant, id) end
-    if type(group) == 'string' then
+    if ks then use_keys(ks, -1) end
+    if group then
       redis.call('ZREM', P .. 'deadgroup:' .. group, id)
       groups[group] = true
     end
@@ -97,10 +101,12 @@ for _, worker in ipairs(silent) do
 end
 variadic('ZREM', P .. 'workers', lost)
 
-local day = math.floor(now / 86400000)
-local page = redis.call('HRANDFIELD', P .. 'est', 16, 'WITHVALUES')
+local page, tasks, common, useless = redis.call('HRANDFIELD', P .. 'est', 16, 'WITHVALUES'), {}, {}, {}
+for i = 1, #page, 2 do push(tasks, string.match(page[i], '^%d+') or page[i]) end
+if #tasks > 0 then common = redis.call('HMGET', P .. 'est', unpack(tasks)) end
 for i = 1, #page, 2 do
-  local seen = tonumber(string.match(page[i + 1], '|(%d+)$') or 0)
-  if day - seen > 30 then redis.call('HDEL', P .. 'est', page[i]) end
+  if is_useless(page[i + 1], common[(i + 1) / 2]) then push(useless, page[i]) end
 end
+variadic('HDEL', P .. 'est', useless)
+if next(key_uses) then write_key_uses() end
 return {1, gone, more}

@@ -7,11 +7,14 @@
 -- Refusals: schema
 -- Events: none
 -- Answers the violations found, none when all is well: one index per job, slots = leases, held = leases, pointers =
--- heads, counts = queues, no stray key, every helper key with an expiry.
+-- heads, each sub-lane in one place, counts = queues, no stray key, every helper key with an expiry.
 --- @include "shard"
+--- @include "clock"
 --- @include "row"
 --- @include "slots"
+--- @include "keysets"
 --- @include "audit"
+--- @include "audit_keys"
 local waiting, per_tenant, slots_want, held_want, lanes_want, dead_want, group_want = 0, {}, {}, {}, {}, {}, {}
 local function expect(t, k, id)
   t[k] = t[k] or {}
@@ -27,13 +30,16 @@ for id, job in pairs(info) do
       report('%s and expiring differ', id)
     end
   end
-  if job.state == 'p' then expect(lanes_want, job.t, job.l) end
+  local ks = job.row and job.row.keys
+  local waits = ks and parked[(tiers[id] or 'q') .. ':' .. job.t .. '|' .. job.l .. '|@' .. ks]
+  if job.state == 'p' and not waits then expect(lanes_want, job.t, job.l) end
   if job.state == 'd' then
     expect(dead_want, job.t, id)
     expect(group_want, redis.call('HGET', P .. 'run:' .. id, 'g') or 'no group', id)
   end
   if job.state == 'a' then
     for _, scope in ipairs(scope_of(job.t, job.l).counted) do expect(slots_want, scope, id) end
+    for _, key in ipairs(job.run.k and keyset(job.run.k) or {}) do expect(slots_want, 'k:' .. key.digest, id) end
     expect(held_want, job.run.w, id)
   end
 end
@@ -97,38 +103,66 @@ end
 for t, n in pairs(per_tenant) do report('tenants lacks %s, counted %d', t, n) end
 
 -- Walk: in it exactly what is runnable; under an ordered policy each pointer is the rank of its head.
-local function head_rank(t, l)
-  return tonumber(redis.call('ZRANGE', P .. 'q:' .. t .. '|' .. l, 0, 0, 'WITHSCORES')[2])
+-- `heads` names the member that each child has in the walk, and no other.
+local function first_place(t, l)
+  local head = redis.call('ZRANGE', P .. 'q:' .. t .. '|' .. l, 0, 0, 'WITHSCORES')
+  return tonumber(head[2]), tie_of(head[1])
 end
-local function check_child(set, c, runnable, pointer)
-  local S = tonumber(redis.call('ZSCORE', P .. set, c) or nil)
+local function check_child(set, heads, c, runnable, pointer, tie)
+  local stored = pool.ties and redis.call('HGET', P .. heads, c)
+  local S = tonumber(redis.call('ZSCORE', P .. set, (stored or '') .. c) or nil)
+  if stored and not S then report('%s has %s, which %s lacks', heads, c, set) end
   if runnable and not S then report('%s lacks %s, which is runnable', set, c) end
   if S and not runnable then report('%s holds %s, which is not runnable', set, c) end
-  if S and runnable and pool.ordered and S ~= pointer then report('%s: pointer of %s is not its head', set, c) end
+  if S and runnable and pool.ordered and (S ~= pointer or (stored or '') ~= tie) then
+    report('%s: pointer of %s is not its head', set, c)
+  end
+end
+local function check_heads(set, heads)
+  local named = pool.ties and redis.call('ZCARD', P .. set) or 0
+  if redis.call('HLEN', P .. heads) ~= named then report('%s does not name just the members of %s', heads, set) end
 end
 local V, known, any = tonumber(redis.call('HGET', P .. 'policy', 'V') or 0), {}, false
 for t in pairs(lanes_want) do known[t] = true end
 for t in pairs(found.lanes) do known[t] = true end
-for _, t in ipairs(members('walk')) do known[t] = true end
+for t in pairs(found.heads) do known[t] = true end
+for _, member in ipairs(members('walk')) do known[id_of(member)] = true end
 for t in pairs(known) do
-  local best, has_lane = nil, false
+  local best, best_tie, has_lane = nil, '', false
   for l in pairs(lanes_want[t] or {}) do
     local limit = limit_of('l:' .. t .. '|' .. l)
     local runs = not limit.paused and not (limit.max and slots_used('l:' .. t .. '|' .. l) >= limit.max)
-    local pointer = pool.ordered and head_rank(t, l)
-    check_child('lanes:' .. t, l, runs, pointer)
+    local pointer, tie
+    if pool.ordered then pointer, tie = first_place(t, l) end
+    check_child('lanes:' .. t, 'heads:' .. t, l, runs, pointer, tie)
     if runs then has_lane = true end
-    if runs and pool.ordered then best = math.min(best or pointer, pointer) end
+    if runs and pool.ordered and (not best or pointer < best or (pointer == best and less(tie, best_tie))) then
+      best, best_tie = pointer, tie
+    end
   end
-  for _, l in ipairs(members('lanes:' .. t)) do
+  check_heads('lanes:' .. t, 'heads:' .. t)
+  for _, member in ipairs(members('lanes:' .. t)) do
+    local l = id_of(member)
     if not (lanes_want[t] and lanes_want[t][l]) then report('lanes:%s holds the empty lane %s', t, l) end
   end
   local limit = limit_of('t:' .. t)
   local runs = has_lane and not limit.paused and not (limit.max and slots_used('t:' .. t) >= limit.max)
-  check_child('walk', t, runs, best)
+  check_child('walk', 'heads', t, runs, best, best_tie)
   any = any or runs
 end
-for _, t in ipairs(members('tags')) do
+check_heads('walk', 'heads')
+local below = 0
+for _, member in ipairs(members('walk')) do
+  local min = pool.floors and limit_of('t:' .. id_of(member)).min
+  local want = min and slots_used('t:' .. id_of(member)) < min
+  local S = want and redis.call('ZSCORE', P .. 'floor', member)
+  if want then below = below + 1 end
+  if want and not (S and tonumber(S) == tonumber(redis.call('ZSCORE', P .. 'walk', member))) then
+    report('floor does not hold %s as the walk does', member)
+  end
+end
+if redis.call('ZCARD', P .. 'floor') ~= below then report('floor holds tenants that are not below their minimum') end
+for _, t in ipairs(pool.tiered and members('tags') or {}) do
   if redis.call('ZSCORE', P .. 'walk', t) then report('%s stands in walk and in tags', t) end
 end
 local counted = {}
@@ -149,10 +183,23 @@ end
 -- Wake and helper keys.
 local armed = redis.call('ZSCORE', P .. 'wake', 'w') and true or false
 if (any and pool_open()) and not armed then report('something is runnable but wake is not armed') end
-for _, kind in ipairs({'idem', 'worker', 'done'}) do
+for _, kind in ipairs({'idem', 'worker', 'done', 'served'}) do
   for _, key_ in pairs(found[kind]) do
     if redis.call('PTTL', key_) == -1 then report('%s never expires', string.sub(key_, #P + 1)) end
   end
+end
+-- What the pool served in a minute is what its tenants had.
+for minute in pairs(found.served) do
+  local units, jobs, size = 0, 0, 1
+  local fields = redis.call('HGETALL', P .. 'served:' .. minute)
+  for i = 1, #fields, 2 do
+    local u, j = string.match(fields[i + 1], '^([^|]+)|(%-?%d+)|[^|]+|?%d*$')
+    if not tonumber(u) then report('served:%s holds nonsense of %s', minute, fields[i]) end
+    local sign = fields[i] == '|' and -1 or 1
+    units, jobs = units + sign * (tonumber(u) or 0), jobs + sign * (tonumber(j) or 0)
+    size = size + math.abs(tonumber(u) or 0)
+  end
+  if jobs ~= 0 or math.abs(units) > 1e-9 * size then report('served:%s differs from its tenants', minute) end
 end
 for _, id in ipairs(redis.call('HKEYS', P .. 'waiters')) do
   local state = info[id] and info[id].state

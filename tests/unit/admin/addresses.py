@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.contrib.admin.utils import quote
 from django.urls import URLPattern, reverse
 
-from queueapp.models import DeadLetterInspection, OutboxEntry, Pool, Tenant, TenantLimits
+from queueapp.models import DeadLetterInspection, KeyLimit, OutboxEntry, Pool, Tenant, TenantLimits
 from tests.unit.admin.conftest import fail, keep
 
 
@@ -38,6 +38,7 @@ def pages() -> list[Page]:
         "pool": pool.pk,
         "tenant": tenant.pk,
         "tenantlimits": TenantLimits.objects.create(pool=pool, tenant=tenant).pk,
+        "keylimit": KeyLimit.objects.create(pool=pool, pattern="customer:{customer_id}").pk,
         "outboxentry": keep().pk,
         "deadletterinspection": DeadLetterInspection.objects.create(job_id="x", action="noted").pk,
     }

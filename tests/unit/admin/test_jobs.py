@@ -175,7 +175,7 @@ def test_tenants_without_settings_are_listed_with_a_form_to_add_some(admin_clien
     assert seen.context["hidden"] == 1
     every = admin_client.get(SEEN, {"pool": "mail", "every": "1"})
     assert {tenant.key for tenant, *_ in every.context["rows"]} == {"acme", "globex"}
-    [(_, add, _)] = seen.context["rows"]
+    [(*_, add, _)] = seen.context["rows"]
     form = admin_client.get(add)
     assert form.context["adminform"].form["key"].value() == "globex"
     [line] = form.context["inline_admin_formsets"][0].formset.forms
@@ -186,6 +186,7 @@ def test_tenants_without_settings_are_listed_with_a_form_to_add_some(admin_clien
         "limits-INITIAL_FORMS": 0,
         "limits-0-pool": pool.pk,
         "limits-0-weight": "3",
+        "limits-0-min_share": "0",
     }
     assert admin_client.post(add, data).status_code == 302
     [limits] = TenantLimits.objects.all()

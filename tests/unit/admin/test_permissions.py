@@ -73,6 +73,7 @@ TABLE: dict[str, Row] = {
     **rows_of("pool", editable=True, deletable=True),
     **rows_of("tenant", editable=True, deletable=True),
     **rows_of("tenantlimits", editable=True, deletable=True),
+    **rows_of("keylimit", editable=True, deletable=True),
     **rows_of("outboxentry", editable=False, deletable=True),
     **rows_of("deadletterinspection", editable=False, deletable=False),
 }
@@ -82,7 +83,7 @@ UNLOCK_NOTHING = ("operate_pool", "view_all_tenants")
 OURS = [name for name, _ in Operations._meta.permissions]
 MODELS = [
     f"{action}_{model}"
-    for model in ("pool", "tenant", "tenantlimits", "outboxentry", "deadletterinspection")
+    for model in ("pool", "tenant", "tenantlimits", "keylimit", "outboxentry", "deadletterinspection")
     for action in ("view", "add", "change", "delete")
 ]
 SETS: list[tuple[str, ...]] = [

@@ -15,7 +15,7 @@ from django.urls import path, reverse
 from django.utils.functional import Promise
 
 from queueapp import models
-from queueapp.models import Pool, Tenant, TenantLimits
+from queueapp.models import KeyLimit, Pool, Tenant, TenantLimits
 from queueapp.store import shards
 from queueapp.store.records import NewJob, ScopeLimits
 from queueapp.sync import delivery
@@ -38,6 +38,7 @@ def list_edit(rows: list[Any], **changes: object) -> dict[str, object]:
     form: dict[str, object] = {"form-TOTAL_FORMS": len(rows), "form-INITIAL_FORMS": len(rows), "_save": "Save"}
     for number, row in enumerate(rows):
         values = {"id": row.pk, "weight": row.weight, "max_in_flight": row.max_in_flight or "", "paused": row.paused}
+        values["min_share"] = getattr(row, "min_share", 0)
         values |= changes if number == 0 else {}
         form |= {f"form-{number}-{name}": value for name, value in values.items() if value is not False}
     return form
@@ -140,14 +141,16 @@ def test_limits_are_edited_within_their_tenant(
         "limits-0-pool": pool.pk,  # for whom limits are cannot be changed: not taken
         "limits-0-lane": "other",
         "limits-0-weight": "4",
+        "limits-0-min_share": "2",
         "limits-1-tenant": row.tenant_id,
         "limits-1-pool": pool.pk,
         "limits-1-lane": "bulk",
         "limits-1-weight": "0.5",
+        "limits-1-min_share": "0",
     }
     answer = admin_client.post(reverse("admin:queueapp_tenant_change", args=[row.tenant_id]), form)
     assert answer.status_code == 302, answer.context["errors"]
-    assert shards.reads("mail").scope_limits()["acme", ""] == ScopeLimits(tenant="acme", weight=4.0)
+    assert shards.reads("mail").scope_limits()["acme", ""] == ScopeLimits(tenant="acme", weight=4.0, min_share=2)
     assert ("acme", "other") not in shards.reads("mail").scope_limits()
     assert shards.reads("post").scope_limits() == {
         ("acme", "bulk"): ScopeLimits(tenant="acme", lane="bulk", weight=0.5)
@@ -245,7 +248,10 @@ def queries_of(page: str, client: Client, django_assert_max_num_queries: Any, mo
     return len(queries)
 
 
-@pytest.mark.parametrize("name", ["pool_changelist", "tenant_changelist", "tenantlimits_changelist", "tenant_change"])
+@pytest.mark.parametrize(
+    "name",
+    ["pool_changelist", "tenant_changelist", "tenantlimits_changelist", "keylimit_changelist", "tenant_change"],
+)
 def test_the_number_of_queries_does_not_grow_with_the_rows(
     away: None, admin_client: Client, limits: list[TenantLimits], name: str, django_assert_max_num_queries: Any
 ) -> None:
@@ -256,12 +262,13 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(
     for number in range(15):
         pool = Pool.objects.create(name=f"p{number}")
         TenantLimits.objects.create(pool=pool, tenant=acme)
+        KeyLimit.objects.create(pool=pool, pattern="all")
         TenantLimits.objects.create(pool=pool, tenant=Tenant.objects.create(key=f"t{number}"))
     assert queries_of(page, admin_client, django_assert_max_num_queries, 20) <= before + 1
 
 
 def test_every_label_is_translated_lazily() -> None:
-    for model in (models.Pool, models.Tenant, models.TenantLimits, models.Operations):
+    for model in (models.Pool, models.Tenant, models.TenantLimits, models.KeyLimit, models.Operations):
         assert isinstance(model._meta.verbose_name, Promise), model
         for field in model._meta.local_fields:
             if field.name != "id":

@@ -47,6 +47,10 @@ def closed(a: int) -> int:
     return a
 
 
+@queueapp.task(api=True, concurrency=queueapp.Key("customer:{customer_id}", limit=2))
+def limited(customer_id: object) -> None: ...
+
+
 @queueapp.task
 def hidden(a: int) -> int:
     return a

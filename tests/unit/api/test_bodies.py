@@ -57,6 +57,9 @@ pytestmark = [pytest.mark.urls("tests.unit.api.host"), pytest.mark.django_db]
         ({"run_after": "9999-12-31T23:59:59.999999-23:59"}, "run_after"),
         ({"run_after": "0001-01-01T00:00:00+23:59"}, "run_after"),
         ({"run_after": "1969-12-31T23:59:59Z"}, "run_after"),
+        ({"deadline": "2099-01-31T10:00:00"}, "deadline"),
+        ({"deadline": 60}, "deadline"),
+        ({"deadline": "1969-12-31T23:59:59Z"}, "deadline"),
         ({"expires_after": 0}, "expires_after"),
         ({"expires_after": -1}, "expires_after"),
         ({"expires_after": "nan"}, "expires_after"),
@@ -168,5 +171,6 @@ def test_the_request_is_described_in_one_place() -> None:
         "priority",
         "run_after",
         "expires_after",
+        "deadline",
         "metadata",
     }

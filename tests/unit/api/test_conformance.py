@@ -85,7 +85,7 @@ def real(case: Any, jobs: list[str]) -> None:
         if "task" in item:
             item |= {"task": ADD, "args": [1], "kwargs": {}}
             # Which pools there are, which years, and how large what is kept may be, no schema can say.
-            for name in ("pool", "run_after", "metadata"):
+            for name in ("pool", "run_after", "deadline", "metadata"):
                 item.pop(name, None)
 
 

@@ -69,6 +69,27 @@ def test_a_job_for_later_is_scheduled(opened: None, post: Callable[..., Any], ge
     assert (job["state"], job["due"]) == ("scheduled", "2099-01-31T08:00:00.000Z")
 
 
+def test_a_job_may_have_a_deadline(opened: None, post: Callable[..., Any], get: Callable[..., Any]) -> None:
+    answer = post({"task": ADD, "args": [1], "deadline": "2099-01-31T10:00:00+02:00"})
+    assert answer.status_code == 202
+    assert get(answer.json()["id"]).json()["deadline"] == "2099-01-31T08:00:00.000Z"
+    run()
+    assert get(answer.json()["id"]).json()["deadline"] is None
+    assert get(post({"task": ADD, "args": [1]}).json()["id"]).json()["deadline"] is None
+
+
+def test_a_key_that_the_arguments_do_not_fill_in_is_a_fault_of_theirs(opened: None, post: Callable[..., Any]) -> None:
+    answer = post({"task": f"{host.__name__}.limited", "args": [None]})
+    assert answer.status_code == 400
+    assert "the key 'customer:{customer_id}', whose field 'customer_id' is None here" in answer.json()["kwargs"][0]
+    assert post({"task": f"{host.__name__}.limited", "args": [7]}).status_code == 202
+
+
+def test_a_request_has_no_keys_of_its_own(opened: None, post: Callable[..., Any]) -> None:
+    answer = post({"task": ADD, "args": [1], "concurrency": []})
+    assert (answer.status_code, list(answer.json())) == (400, ["concurrency"])
+
+
 @pytest.mark.parametrize("use_tz", [True, False])
 def test_a_moment_is_the_same_whatever_zone_the_host_has(
     opened: None, post: Callable[..., Any], get: Callable[..., Any], settings: Any, use_tz: bool

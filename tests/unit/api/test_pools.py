@@ -46,6 +46,7 @@ def test_a_pool_as_a_whole_and_for_one_tenant(opened: None, ask: Callable[..., A
     job_in("pending", "globex")
     shards.store("default").configure(1, pool=PoolConf(paused=True))
     whole = ask("GET", "pools/default/", tenants="ALL").json()
+    assert whole.pop("fairness")["window_s"] >= 300  # test_fairness.py
     assert whole == {
         "name": "default",
         "tenant": None,
@@ -57,8 +58,12 @@ def test_a_pool_as_a_whole_and_for_one_tenant(opened: None, ask: Callable[..., A
         "ended": 0,
         "workers": 4,
         "policy": "tiered",
+        "edf_by": None,
+        "aging_step_ms": None,
+        "own_share": None,
     }
     mine = ask("GET", "pools/default/").json()
+    assert mine.pop("own_share")["state"] == "paused"
     assert mine == {
         "name": "default",
         "tenant": "acme",
@@ -70,10 +75,30 @@ def test_a_pool_as_a_whole_and_for_one_tenant(opened: None, ask: Callable[..., A
         "ended": None,
         "workers": None,
         "policy": None,
+        "edf_by": None,
+        "aging_step_ms": None,
+        "fairness": None,
     }
     assert ask("GET", "pools/default/?tenant=globex", tenants="ALL").json()["waiting"] == 3
     assert ask("GET", "pools/default/?tenant=globex").status_code == 404
     assert ask("GET", "pools/default/", tenants="acme,globex").status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("conf", "told"),
+    [
+        (PoolConf(policy="edf", by="latest_start", step_ms=5_000), ("edf", "latest_start", None)),
+        (PoolConf(policy="aging", by="latest_start", step_ms=5_000), ("aging", None, 5_000)),
+        (PoolConf(policy="ring", by="latest_start", step_ms=5_000), ("ring", None, None)),
+    ],
+    ids=lambda value: getattr(value, "policy", ""),
+)
+def test_a_policy_is_told_with_the_parameter_that_it_takes(
+    opened: None, ask: Callable[..., Any], conf: PoolConf, told: tuple[Any, ...]
+) -> None:
+    shards.store("default").configure(1, pool=conf)
+    pool = ask("GET", "pools/default/", tenants="ALL").json()
+    assert (pool["policy"], pool["edf_by"], pool["aging_step_ms"]) == told
 
 
 def test_a_pool_that_is_unknown(opened: None, ask: Callable[..., Any]) -> None:
@@ -128,8 +153,9 @@ def test_a_tenant_with_its_limits(opened: None, ask: Callable[..., Any]) -> None
     job_in("dead")
     job_in("active")
     job_in("pending")
-    answer = ask("GET", "tenants/acme/")
-    assert answer.json() == {
+    told = ask("GET", "tenants/acme/").json()
+    assert told.pop("own_share")["state"] == "capped"
+    assert told == {
         "key": "acme",
         "url": "http://testserver/api/tenants/acme/",
         "name": "Acme Ltd",

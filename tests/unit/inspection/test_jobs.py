@@ -6,11 +6,12 @@ from datetime import timedelta
 
 import pytest
 
+from queueapp.codec import digest
 from queueapp.errors import InvalidOption
 from queueapp.inspection.jobs import MAX_COUNT, MAX_NEXT, JobPage, JobView, find_job, list_jobs
 from queueapp.models import Pool, Tenant, TenantLimits
 from queueapp.states import Outcome, State
-from queueapp.store.records import ErrorRecord, JobRecord, PoolConf, ScopeLimits
+from queueapp.store.records import ErrorRecord, JobRecord, KeyUse, PoolConf, ScopeLimits
 from tests.unit.conftest import RoundTrips
 from tests.unit.inspection.conftest import Scene
 
@@ -146,7 +147,8 @@ def test_a_state_that_there_is_not(state: str) -> None:
         ",x",
         "-,x",
         "1,",
-        "1e9,x",
+        "1e,x",
+        "nan,x",
         "q,main,1,",
         "9" * 18 + ",x",
     ],
@@ -253,3 +255,25 @@ def test_a_paused_pool_runs_nothing_next(scene: Scene) -> None:
     scene.store.configure(1, pool=PoolConf(paused=True))
     page = list_jobs("default", "pending")
     assert (page.jobs, page.total, page.next_cursor) == ((), 2, None)
+
+
+def test_pending_jobs_with_concurrency_keys_are_listed_whether_they_wait_for_a_key_or_not(scene: Scene) -> None:
+    def use(name: str) -> KeyUse:
+        return KeyUse(digest=digest(name), text=name, limit=1, pattern=digest(name))
+
+    plain = scene.add(2)
+    one = scene.add(3, keys=(use("a"),))
+    two = scene.add(2, keys=(use("b"),), lane="slow")
+    scene.add(2, keys=(use("a"),), tenant="zeta")
+    for count in (1, 3, 50):
+        pages = every_page("pending", tenant="acme", count=count)
+        assert sorted(all_ids(pages)) == sorted(plain + one + two)
+        assert {page.total for page in pages} == {7}
+        assert all(page.exact for page in pages)
+    gone = {job.id for job in scene.lease(50)}
+    assert len(gone) == 4, "both plain jobs, and one of each key"
+    left = [job_id for job_id in plain + one + two if job_id.rpartition(".")[2] not in gone]
+    for count in (1, 3, 50):
+        pages = every_page("pending", tenant="acme", count=count)
+        assert sorted(all_ids(pages)) == sorted(left)
+        assert {page.total for page in pages} == {len(left)}

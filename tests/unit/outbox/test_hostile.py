@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from django.db import connection
 from django.utils import timezone
 
 from queueapp.models import OutboxEntry
+from queueapp.producer import outbox
 from queueapp.producer.relaying import relay
 from queueapp.store import shards
 from queueapp.store.ids import new_id
@@ -30,6 +30,7 @@ JOBS: tuple[Any, ...] = (
     {"version": 1},
     {"version": 1, "job": []},
 )
+KEY = {"digest": "d" * 22, "text": "customer:7", "limit": 2, "pattern": "p" * 22}
 FIELDS: tuple[tuple[str, Any], ...] = (
     ("id", 5),
     ("id", "x:y"),
@@ -52,6 +53,24 @@ FIELDS: tuple[tuple[str, Any], ...] = (
     ("tier", "first"),
     ("fingerprint", "0|\n{}"),
     ("idempotency", "|"),
+    ("deadline_ms", "soon"),
+    ("deadline_ms", -1),
+    ("keys", "x"),
+    ("keys", [5]),
+    ("keys", [{}]),
+    ("keys", [KEY | {"more": 1}]),
+    ("keys", [KEY | {"digest": "a|b"}]),
+    ("keys", [KEY | {"pattern": ""}]),
+    ("keys", [KEY | {"limit": 0}]),
+    ("keys", [KEY | {"limit": True}]),
+    ("keys", [KEY | {"limit": "1"}]),
+    ("keys", [KEY | {"text": "a\nb"}]),
+    ("keys", [KEY | {"text": ""}]),
+    ("keys", [KEY | {"text": "x" * 257}]),
+    ("keys", [KEY | {"text": 5}]),
+    ("keys", [KEY, KEY]),
+    ("keys", [KEY | {"digest": letter * 22} for letter in "ba"]),
+    ("keys", [KEY | {"digest": letter * 22} for letter in "abcde"]),
     ("of_tomorrow", "\0"),
 )
 
@@ -59,13 +78,12 @@ FIELDS: tuple[tuple[str, Any], ...] = (
 def row(pool: str = "default", *, key: str = "", fingerprint: str = "0" * 16, task: str = "shop.gone") -> OutboxEntry:
     """A row of a job whose task is not in the code any more, as `outbox.keep` writes it."""
     job = NewJob(id=new_id(), task=task, tenant="acme", payload=b"{}", fingerprint=fingerprint, idempotency=key)
-    held = {field.name: getattr(job, field.name) for field in fields(job) if field.name != "payload"}
     return OutboxEntry.objects.create(
         job_id=shards.keys("default").public_id(job.id),
         pool=pool,
         tenant="acme",
         task=task,
-        job={"version": 1, "backend": "default", "kept_ms": 0, "job": held},
+        job={"version": 1, "backend": "default", "kept_ms": 0, "job": outbox.held(job)},
         payload=job.payload,
         due=timezone.now(),
     )

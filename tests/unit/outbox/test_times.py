@@ -73,6 +73,17 @@ class TestTimes:
         assert read.delay_ms == 0
         assert before + 60_000 <= read.due_ms <= now_ms() + 60_000
 
+    def test_a_deadline_is_a_moment_since_the_call_and_stays(self, reads: Reads) -> None:
+        before = now_ms()
+        result = self.kept_ago(3600, deadline=90)
+        kept_ms = job_of(OutboxEntry.objects.get()).deadline_ms
+
+        assert before + 90_000 <= kept_ms <= now_ms() + 90_000
+        relay()
+        record = reads.job(result.id[-22:])
+        assert record is not None
+        assert record.deadline_ms == kept_ms
+
     def test_an_idempotency_key_stands_for_its_whole_time(self) -> None:
         self.kept_ago(3600, idempotency_key="k")
 

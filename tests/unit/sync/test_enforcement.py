@@ -38,9 +38,9 @@ def test_what_differs_is_brought_into_force_and_named(changed: None) -> None:
     assert said.splitlines() == [
         "mail: 4 records brought into force",
         "  pool settings: paused False, max_in_flight - → paused True, max_in_flight 4",
-        "  acme: defaults → weight 5.0, max_in_flight -, paused False",
-        "  acme / bulk: defaults → weight 1.0, max_in_flight -, paused False",
-        "  gone: weight 3.0, max_in_flight -, paused False → defaults",
+        "  acme: defaults → weight 5.0, max_in_flight -, min_share 0, paused False",
+        "  acme / bulk: defaults → weight 1.0, max_in_flight -, min_share 0, paused False",
+        "  gone: weight 3.0, max_in_flight -, min_share 0, paused False → defaults",
     ]
     assert shards.reads("mail").configured() == PoolConf(paused=True, max_in_flight=4)
     assert set(scopes()) == {("acme", ""), ("acme", "bulk")}
@@ -59,8 +59,9 @@ def test_json(changed: None) -> None:
     assert found["differences"][1] == {
         "tenant": "acme",
         "lane": "",
+        "key": "",
         "in_force": {},
-        "wanted": {"weight": 5.0, "max_in_flight": None, "paused": False},
+        "wanted": {"weight": 5.0, "max_in_flight": None, "min_share": 0, "paused": False},
     }
 
 

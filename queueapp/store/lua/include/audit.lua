@@ -10,13 +10,14 @@ end
 local found = {}
 local KINDS = {}
 for kind in string.gmatch('job run result errors data lanes q qc ltags dead deadgroup slots idem worker '
-  .. 'held done', '%S+') do
+  .. 'held done served heads blocked', '%S+') do
   KINDS[kind] = true
   found[kind] = {}
 end
 local SINGLE = {}
-for name in string.gmatch('walk tags policy conf limits active scheduled expiring dead deadgroups ended counts stats '
-  .. 'tasks names est wake wake:standby workers waiters leader fence quarantine tenants', '%S+') do
+for name in string.gmatch('walk floor heads tags policy conf limits active scheduled expiring dead deadgroups ended '
+  .. 'counts stats tasks names est wake wake:standby workers waiters leader fence quarantine tenants '
+  .. 'sublanes parked waitkeys keysets keynames keyusers', '%S+') do
   SINGLE[name] = true
 end
 for _, key_ in ipairs(redis.call('KEYS', P .. '*')) do
@@ -36,16 +37,22 @@ local function members(set)
 end
 
 -- id → the one index in which it stands.
-local place, queued = {}, {}
+local place, queued, placed, tiers, pointers = {}, {}, {}, {}, {}
 local function stands(id, index)
   if place[id] then report('%s stands in %s and in %s', id, place[id], index) end
   place[id] = index
 end
 for _, tier in ipairs({'q', 'qc'}) do
   for name in pairs(found[tier]) do
-    for _, id in ipairs(members(tier .. ':' .. name)) do
-      stands(id, 'p')
-      queued[id] = name
+    local listed = redis.call('ZRANGE', P .. tier .. ':' .. name, 0, -1, 'WITHSCORES')
+    for i = 1, #listed, 2 do
+      local id = id_of(listed[i])
+      if string.sub(id, 1, 1) == '@' then -- a sub-lane
+        pointers[tier .. ':' .. name .. '|' .. id] = {listed[i], listed[i + 1]}
+      else
+        stands(id, 'p')
+        queued[id], placed[id], tiers[id] = name, tie_of(listed[i]), tier
+      end
     end
   end
 end
@@ -74,8 +81,13 @@ for id in pairs(ids) do
   if state ~= 'e' and not row then report('%s in state %s has no row', id, tostring(state)) end
   if state == 'e' and found.job[id] then report('%s has ended but keeps its row', id) end
   local t, l = row and row.tenant or run and run.t, row and row.lane or run and run.l
-  if state == 'p' and queued[id] and queued[id] ~= t .. '|' .. l then
+  local ks = row and row.keys
+  if state == 'p' and queued[id] and queued[id] ~= t .. '|' .. l .. (ks and '|@' .. ks or '') then
     report('%s of %s|%s stands in %s', id, t, l, queued[id])
+  end
+  if state == 'p' and row and tonumber(row.seq, 16) == 0 then report('%s is pending without a place', id) end
+  if state == 'p' and row and pool.ties and placed[id] ~= row.seq then
+    report('%s stands at %s, its row says %s', id, tostring(placed[id]), row.seq)
   end
   info[id] = {t = t, l = l, state = state, run = run, row = row}
 end

@@ -1,48 +1,33 @@
--- What a job costs: declared, or else learnt from the run times of its task here (EWMA with factor 1/8, in sixteenths
--- of a millisecond so that it stays an exact number). Only estimates, and costs set by the handler, are settled.
-local estimates = {}
+--- @include "estimates"
+--- @include "service"
+-- What a job is charged: its declared cost, or the estimate. Estimates, costs set by the handler, and what never ran
+-- are settled.
+local function cost_of(row)
+  return math.max(1, row.cost or estimate(row.task, row.tenant))
+end
 
-local function estimate(task)
-  if pool.unit ~= 'ms' then return 1 end
-  local known = estimates[task]
-  if known == nil then
-    local stored = redis.call('HGET', P .. 'est', task)
-    known = stored and tonumber(string.match(stored, '^%d+')) or false
-    estimates[task] = known
+-- Dispatch of a job of rank r. Charges the turns of tenant and lane; answers the packed charge and the new tag of the
+-- tenant. Policies that charge nothing have their own to do: under wfq V becomes r, under ring both go to the end.
+-- The root stays as it is where the job is leased for its tenant's minimum: flag f.
+local function charge(t, l, row, r, for_minimum)
+  local T, root = node(t), node('')
+  if pool.wfq and not for_minimum then root.V = math.max(root.V, r) end
+  if pool.ring then
+    turn(T, l)
+    if not for_minimum then turn(root, t) end
   end
-  return known and known / 16 or pool.cost
-end
-
-local function learn(task, run_ms)
-  if pool.unit ~= 'ms' then return end
-  estimate(task)
-  local known, seen = estimates[task], run_ms * 16
-  estimates[task] = known and known + math.floor((seen - known) / 8 + 0.5) or seen
-  estimates.learnt = estimates.learnt or {}
-  estimates.learnt[task] = true
-end
-
-local function write_estimates()
-  local fields, day = {}, math.floor(now / 86400000)
-  for task in pairs(estimates.learnt or {}) do
-    fields[#fields + 1], fields[#fields + 2] = task, string.format('%.0f|%.0f', estimates[task], day)
-  end
-  variadic('HSET', P .. 'est', fields)
-end
-
--- Charges the tenant's turn and the lane's turn at dispatch. Answers the packed charge and the tenant's new tag.
-local function charge(t, l, row)
-  if pool.ordered then return nil end
+  floor.served(for_minimum)
+  local x, flags = cost_of(row), (not row.cost and pool.unit == 'ms' and '1' or '') .. (for_minimum and 'f' or '')
+  if not pool.tiered then return string.format('%.17g|0|0|%s', x, flags), 0 end
   local scope = scope_of(t, l)
   local wt, wl = scope.tenant.weight, scope.lane.weight
-  local x = math.max(1, row.cost or estimate(row.task))
-  local T, root = node(t), node('')
   add(T, l, x / wl)
   lift(T)
-  add(root, t, x / wt)
-  lift(root)
-  local estimated = not row.cost and pool.unit == 'ms'
-  return string.format('%.17g|%.17g|%.17g|%s', x, wt, wl, estimated and '1' or ''), score(root, t)
+  if not for_minimum then
+    add(root, t, x / wt)
+    lift(root)
+  end
+  return string.format('%.17g|%.17g|%.17g|%s', x, wt, wl, flags), score(root, t)
 end
 
 -- Which tenants have waiting jobs, as this call found it.
@@ -61,16 +46,22 @@ end
 -- The true cost of a run corrects what was charged; `set` = the handler set it. Answers the new charge and the tenant's
 -- tag after it, for a job that runs on; nil when nothing is settled.
 local function settle(run, actual, set)
-  local x, wt, wl, estimated = string.match(run.ch or '', '^([^|]+)|([^|]+)|([^|]+)|(1?)$')
-  if pool.ordered or not x or (estimated ~= '1' and not set) then return nil end
-  local d, root, T = actual - tonumber(x), node(''), node(run.t)
+  local x, wt, wl, estimated, minimum = string.match(run.ch or '', '^([^|]+)|([^|]+)|([^|]+)|(1?)(f?)$')
+  if not x or (estimated ~= '1' and not set) then return nil end
+  local d, packed = actual - tonumber(x), string.format('%.17g|%s|%s|%s', actual, wt, wl, estimated .. minimum)
   if d == 0 then return nil end
+  count_correction(run.t, tonumber(x), actual)
+  if not pool.tiered or wt == '0' then return packed, 0 end -- counted, and no turn was charged
+  local root, T = node(''), node(run.t)
   if not root.order then load_order(root, 17) end
-  local F = add(root, run.t, d / tonumber(wt), run.fs)
-  lift(root, F)
+  local F = run.fs
+  if minimum == '' then
+    F = add(root, run.t, d / tonumber(wt), run.fs)
+    lift(root, F)
+  end
   if score(T, run.l) or tag(root, run.t) or has_waiting(run.t) then
     if not T.order then load_order(T, 2) end
     lift(T, add(T, run.l, d / tonumber(wl), T.V))
   end
-  return string.format('%.17g|%s|%s|%s', actual, wt, wl, estimated), F or score(root, run.t)
+  return packed, F or score(root, run.t)
 end

@@ -9,8 +9,10 @@ local function quarantine(set, id)
   redis.call('SADD', P .. 'quarantine', id)
   redis.call('ZREM', P .. set, id)
   push(moves.ended, id) -- nobody shall wait for it
+  local row, run = read_row(id), read_run(id)
+  local ks = run and run.k or row and row.keys
+  if ks and set ~= 'expiring' then use_keys(ks, -1) end -- there it still stands in its queue, too
   if set == 'scheduled' then
-    local row, run = read_row(id), read_run(id)
     local t = row and row.tenant or run and run.t
     if t then count_waiting(t, -1) else redis.call('HINCRBY', P .. 'counts', 'w', -1) end
   end
@@ -37,7 +39,7 @@ local function expire_due(limit)
       quarantine('expiring', id)
     elseif state == 'p' or state == 's' then
       leave_waiting(id, row, state)
-      to_ended(id, 'expired', not run and identity(row) or nil)
+      to_ended(id, 'expired', not run and identity(row) or nil, row.keys)
       expired = expired + 1
     else
       redis.call('ZREM', P .. 'expiring', id)
@@ -58,12 +60,13 @@ local function promote(limit)
     elseif state ~= 's' then
       remove_from('scheduled', id) -- moved by this very call
     else
+      local n = seq + i - 1
       if run then
         redis.call('HSET', P .. 'run:' .. id, 's', 'p')
-      else
-        redis.call('SETRANGE', P .. 'job:' .. id, 0, 'p')
+        read_history(run)
       end
-      to_pending(id, row.tenant, row.lane, row.tier, rank(seq + i - 1, row.priority))
+      write_place(id, run and 'h' or 'p', hex(n))
+      to_pending(id, row.tenant, row.lane, row.tier, rank(row, n, ready_of(row, run)), hex(n), row.keys)
       remove_from('scheduled', id)
       promoted = promoted + 1
     end

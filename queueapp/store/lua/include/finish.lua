@@ -13,6 +13,7 @@ local function end_lease(run)
   remove_from('active', run.id)
   append(held, run.w, run.id)
   if release_slots(run.t, run.l, run.id) then touch(run.t, run.l) end
+  if run.k then sub.release(run.k, run.id) end
 end
 
 local function write_held()
@@ -20,14 +21,21 @@ local function write_held()
   held = {}
 end
 
+-- Settles what an attempt cost: what its handler set, else the time that it took. Answers fields of its hash: what was
+-- charged in the end, where that changed.
+local function settle_end(run, run_ms, cost)
+  local set = cost > 0
+  local charged = settle(run, math.max(1, set and cost or run_ms), set)
+  return charged and {'ch', charged} or {}
+end
+
 local function finish_completed(run, run_ms, cost, result)
   local id = run.id
   run_ms = math.min(run_ms, math.max(0, now - run.st))
   if result ~= '' then redis.call('SET', P .. 'result:' .. id, result) end
-  to_ended(id, 'completed', {'en', run.a})
+  to_ended(id, 'completed', {'en', run.a, unpack(settle_end(run, run_ms, cost))}, run.k)
   end_lease(run)
-  settle(run, cost > 0 and math.max(1, cost) or math.max(1, run_ms), cost > 0)
-  learn(run.n, run_ms)
+  learn(run.n, run.t, run_ms)
   return 'done'
 end
 
@@ -38,7 +46,7 @@ local function finish_failed(run, run_ms, cost, retry_ms, reason, group, json)
   read_history(run)
   run_ms = math.min(run_ms, math.max(0, now - run.st))
   record_attempt(run, 'error', json)
-  local fields = {'e', run.e + 1, 'en', run.a}
+  local fields = {'e', run.e + 1, 'en', run.a, unpack(settle_end(run, run_ms, cost))}
   redis.call('HDEL', P .. 'run:' .. id, 'uk') -- somebody knows the task
   local again = retry_ms >= 0 and row and run.e + 1 < row.max_attempts
   if again and row.expires and row.expires <= now + retry_ms then again = false end
@@ -56,7 +64,6 @@ local function finish_failed(run, run_ms, cost, retry_ms, reason, group, json)
     to_dead(id, run.t, run.n, reason, group)
   end
   end_lease(run)
-  settle(run, cost > 0 and math.max(1, cost) or math.max(1, run_ms), cost > 0)
   return word
 end
 
@@ -67,8 +74,8 @@ local function give_back(run, row, delay_ms, fields)
     redis.call('HSET', P .. 'run:' .. run.id, 's', 's', 'rd', now + delay_ms, unpack(fields))
     to_scheduled(run.id, now + delay_ms)
   else
-    redis.call('HSET', P .. 'run:' .. run.id, 's', 'p', 'rd', now, unpack(fields))
-    to_pending(run.id, run.t, run.l, row.tier, rank(run.r, row.priority))
+    redis.call('HSET', P .. 'run:' .. run.id, 's', 'p', 'rd', now, 'kp', row.seq, unpack(fields))
+    to_pending(run.id, run.t, run.l, row.tier, old_rank(run, row), row.seq, row.keys)
   end
   to_expiring(row, run.id)
   count_waiting(run.t, 1)
@@ -99,7 +106,7 @@ end
 -- All rows of the group `finished`: kind (completed, failed), id, attempts, run_ms, cost, retry_ms, reason, group,
 -- blob. Reads and checks everything first, then writes. Answers one word per row.
 local function finish_all(rows)
-  local runs, words, seen, reached, fields, names = {}, {}, {}, {}, {}, {}
+  local runs, words, seen, reached, fields, names, taught = {}, {}, {}, {}, {}, {}, {}
   for i, f in ipairs(rows) do
     local id, attempts = f[2], tonumber(f[3])
     if seen[id] then
@@ -109,6 +116,7 @@ local function finish_all(rows)
       local run = runs[i]
       if run then
         seen[id] = attempts
+        if f[1] == 'completed' and pool.unit == 'ms' then push(taught, {run.n, run.t}) end
         if not reached[run.t] then
           reached[run.t] = true
           push(names, run.t)
@@ -121,6 +129,7 @@ local function finish_all(rows)
     load_limits(fields)
     load_nodes(names)
     load_waiting(names)
+    load_estimates(taught)
   end
   for i, f in ipairs(rows) do
     local run, run_ms, cost = runs[i], tonumber(f[4]), tonumber(f[5])

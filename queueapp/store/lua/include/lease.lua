@@ -20,11 +20,12 @@ end
 local function set_aside(found)
   for _, bad in ipairs(found.broken) do
     redis.call('SADD', P .. 'quarantine', bad.id)
-    redis.call('ZREM', P .. bad.set, bad.id)
     redis.call('ZREM', P .. 'expiring', bad.id)
     push(moves.ended, bad.id) -- nobody shall wait for it
     count('quarantined')
     count_waiting(bad.t, -1)
+    if bad.ks then use_keys(bad.ks, -1) end
+    leave_queue(bad.set, bad.member, bad.ks)
     touch(bad.t, bad.l)
   end
 end
@@ -38,23 +39,29 @@ local function commit_leases(found, worker, seq, lease_ms, begin)
       attempts, errors, crashes = run.a + 1, run.e, run.c
       if not run.s1 and run.st then redis.call('HSET', key, 's1', run.st) end
       if run.sp then redis.call('HDEL', key, 'sp') end
+      if run.r and not pool.kept then redis.call('HDEL', key, 'r') end
     end
+    local kept = pool.kept and {'r', string.format('%s|%.17g', pool.kept, job.r)} or {}
     local begun = (i <= begin or crashes >= 2) and '1' or '0'
     local written = redis.pcall(
       'HSET', key, 's', 'a', 'a', attempts, 'w', worker, 'ls', seq, 'st', now, 't', row.tenant, 'n', row.task,
-      'sm', row.submitted, 'r', seq_of(job.r, row.priority), 'b', begun, 'ch', job.ch or '', 'fs', job.fs or 0
+      'sm', row.submitted, 'b', begun, 'ch', job.ch or '', 'fs', job.fs or 0, unpack(kept)
     )
     if type(written) == 'table' then -- the key has a wrong type
       untake_slots(job.id)
-      push(found.broken, {id = job.id, t = row.tenant, l = row.lane, set = job.set})
+      push(found.broken, {
+        id = job.id, t = row.tenant, l = row.lane, set = job.set, member = job.member, ks = row.keys,
+      })
     else
       if row.lane ~= 'main' then redis.call('HSET', key, 'l', row.lane) end
       if row.delay and not run then redis.call('HSET', key, 'rd', row.submitted + row.delay) end
       push(members, job.id)
       push(deadlines, now + lease_ms, job.id)
-      remove_from(job.set, job.id)
+      if row.keys then redis.call('HSET', key, 'k', row.keys) end
+      leave_queue(job.set, job.member, row.keys, true)
       if row.expires then remove_from('expiring', job.id) end
       count_waiting(row.tenant, -1)
+      count_lease(row.tenant, job.ch)
       push(rows, {job.id, attempts, errors, crashes, now, now + lease_ms, row.task, job.text, run and run.rd or ''})
     end
   end
@@ -62,9 +69,10 @@ local function commit_leases(found, worker, seq, lease_ms, begin)
   variadic('SADD', P .. 'held:' .. worker, members)
   for _, gone in ipairs(found.expired) do
     leave_waiting(gone.id, gone.row, 'p')
-    to_ended(gone.id, 'expired', identity(gone.row))
+    to_ended(gone.id, 'expired', identity(gone.row), gone.row.keys)
   end
   set_aside(found)
+  for _, set in ipairs(found.aside) do sub.touch(set) end
   for _, id in ipairs(found.passed) do redis.call('HSET', P .. 'run:' .. id, 'sp', now) end
   if #members > 0 then count('leased', #members) end
   return rows
@@ -78,7 +86,8 @@ local function caller(worker, seq)
   return {seq = last, alone = known[2]}
 end
 
--- Leases up to `want` jobs for `worker`, which `caller` knew; answers the rows.
+-- Leases up to `want` jobs for `worker`, which `caller` knew; answers the rows, and whether sub-lanes are left that had
+-- to step aside and could not in one call.
 local function lease(known, worker, seq, want, begin, lease_ms)
   if tonumber(seq) == known.seq then return leased_before(worker, seq) end
   local key = P .. 'worker:' .. worker
@@ -86,7 +95,7 @@ local function lease(known, worker, seq, want, begin, lease_ms)
   if held_ > 0 and known.alone and redis.call('SISMEMBER', P .. 'held:' .. worker, known.alone) == 1 then
     want = 0 -- a suspect runs alone
   end
-  local found = {jobs = {}, expired = {}, broken = {}, passed = {}}
+  local found = {jobs = {}, expired = {}, broken = {}, passed = {}, aside = {}}
   if want > 0 then found = pick(math.min(want, 100), held_ == 0) end
   local rows = commit_leases(found, worker, seq, lease_ms, begin)
   local first = found.jobs[1]
@@ -94,5 +103,5 @@ local function lease(known, worker, seq, want, begin, lease_ms)
   if first then redis.call('HSET', key, 'alone', first.run and first.run.c >= 2 and first.id or '') end
   redis.call('PEXPIRE', key, math.max(60000, lease_ms * 20))
   redis.call('ZADD', P .. 'workers', now, worker)
-  return rows
+  return rows, found.more
 end

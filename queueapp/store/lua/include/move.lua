@@ -1,4 +1,6 @@
 --- @include "group"
+--- @include "keys"
+--- @include "service"
 -- Moves between states. A script collects its moves here and `write_moves` makes them with one command per key;
 -- the new home of a job is written before its old one goes.
 local moves
@@ -30,12 +32,19 @@ local function count(stat, n)
 end
 
 local function queue_of(t, l, tier)
-  return (tier == 'c' and not pool.ordered and 'qc:' or 'q:') .. t .. '|' .. l
+  return (tier == 'c' and pool.tiered and 'qc:' or 'q:') .. t .. '|' .. l
 end
 
--- The job becomes pending at rank r.
-local function to_pending(id, t, l, tier, r)
-  append(moves.add, queue_of(t, l, tier), r, id)
+-- The job becomes pending at rank r, with the number of submission `seq` (as the row spells it) and key set ks or nil.
+local function to_pending(id, t, l, tier, r, seq, ks)
+  local queue = queue_of(t, l, tier)
+  if ks then
+    queue = sub_lane(queue, ks)
+    sub.touch(queue)
+    append(moves.add, queue, r, member_of(id, seq))
+    return
+  end
+  append(moves.add, queue, r, member_of(id, seq))
   local head = nil
   if not pool.ordered then head = true end
   touch(t, l, head)
@@ -67,12 +76,13 @@ local function to_dead(id, t, task, reason, given)
   count('dead')
 end
 
--- The row of an ended job keeps no payload; `extra` are further fields of its hash.
-local function to_ended(id, outcome, extra)
+-- The row of an ended job keeps no payload; `extra` are further fields of its hash; ks = its key set or nil.
+local function to_ended(id, outcome, extra, ks)
   redis.call('HSET', P .. 'run:' .. id, 's', 'e', 'o', outcome, 'te', now, unpack(extra or {}))
   append(moves.add, 'ended', now, id)
   moves.unlink[#moves.unlink + 1] = P .. 'job:' .. id
   moves.ended[#moves.ended + 1] = id
+  if ks then use_keys(ks, -1) end
   count(outcome)
 end
 
@@ -88,8 +98,19 @@ local function hash_holds_state(id)
   redis.call('SETRANGE', P .. 'job:' .. id, 0, 'h')
 end
 
-local function remove_from(set, id)
-  append(moves.remove, set, id)
+-- Writes a new place in line into the row, with the byte of its state.
+local function write_place(id, state, seq)
+  redis.call('SETRANGE', P .. 'job:' .. id, 0, state .. '1' .. seq)
+end
+
+local function remove_from(set, member)
+  append(moves.remove, set, member)
+end
+
+-- A job leaves its queue, which may be a sub-lane; `leased` by this call.
+local function leave_queue(queue, member, ks, leased)
+  if ks then sub.touch(queue, leased) end
+  remove_from(queue, member)
 end
 
 -- A dead letter leaves its indices.
@@ -109,14 +130,20 @@ local function leave_waiting(id, row, state)
   if state == 's' then
     remove_from('scheduled', id)
   else
-    remove_from(queue_of(row.tenant, row.lane, row.tier), id)
-    touch(row.tenant, row.lane)
+    local queue, member = queue_of(row.tenant, row.lane, row.tier), member_of(id, row.seq)
+    if row.keys then
+      leave_queue(sub_lane(queue, row.keys), member, row.keys)
+    else
+      remove_from(queue, member)
+      touch(row.tenant, row.lane)
+    end
   end
   if row.expires then remove_from('expiring', id) end
   count_waiting(row.tenant, -1)
 end
 
 local function write_moves()
+  sub.look()
   for set, pairs_ in pairs(moves.add) do variadic('ZADD', P .. set, pairs_) end
   for set, ids in pairs(moves.remove) do variadic('ZREM', P .. set, ids) end
   write_groups(moves.groups)
@@ -131,6 +158,7 @@ local function write_moves()
   for stat, n in pairs(moves.stats) do redis.call('HINCRBY', P .. 'stats', stat, n) end
   answer_waiters(moves.ended)
   for _, seen in ipairs(moves.touched) do refresh(seen[1], seen[2], seen[3]) end
+  sub.settle()
   no_moves()
 end
 
@@ -139,5 +167,6 @@ local function close()
   write_moves()
   write_slots()
   flush_nodes()
+  write_service()
   return arm()
 end

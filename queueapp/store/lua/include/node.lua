@@ -1,18 +1,24 @@
 -- A node of the walk: the root over tenants (name ''), and each tenant over its lanes. Writes are kept in memory until
 -- `flush`, so that many moves of one pointer cost one command. Start-time fair queueing, tags at dispatch:
 -- V never decreases while the node lives; a child in the walk has a start tag S; one out of it that is ahead of V keeps
--- its finish tag F in `tags`. Ordered policies use the same sets with the rank of the head as S, and neither V nor
--- tags. Guarded by tests/model/test_parity.py, which demands the order of queueapp/policies/tree.py to the id.
+-- its finish tag F in `tags`. Ordered policies use the same sets with the rank of the head as S; of them only wfq has V
+-- and tags, at the root. Where ranks tie, a member of the walk is the head's number of submission and the child, and
+-- `heads` tells the number. ring: S is the turn at which a child went to the end; V counts turns, there are no tags.
+-- Guarded by tests/model/test_parity.py, which demands the order of queueapp/policies/tree.py to the id.
 local nodes = {}
 local boosts = {}       -- tenant|lane → continuations served in a row while fresh work waited; false = forget
 local gone_tenants = {} -- tenants that lost their last waiting job or their finish tag, looked at by `flush_nodes`
+local floor = {dirty = {}} -- tenants below their guaranteed minimum (floor.lua)
 
+-- tie[c] is the number of submission that orders c among equals ('' where ranks do not tie), stored[c] the one that its
+-- member in the store has, false when it has none there.
 local function new_node(name, V)
-  local N = {name = name, S = {}, dirty = {}, F = {}, V = V, V0 = V, skip = {}, skipped = 0}
+  local N = {name = name, S = {}, tie = {}, stored = {}, dirty = {}, F = {}, V = V, V0 = V, skip = {}, skipped = 0}
   if name == '' then
-    N.walk, N.tags, N.field = P .. 'walk', P .. 'tags', 'V'
+    N.walk, N.tags, N.heads, N.field = P .. 'walk', P .. 'tags', P .. 'heads', 'V'
   else
-    N.walk, N.tags, N.field = P .. 'lanes:' .. name, P .. 'ltags:' .. name, 'V:' .. name
+    N.walk, N.tags, N.heads = P .. 'lanes:' .. name, P .. 'ltags:' .. name, P .. 'heads:' .. name
+    N.field = 'V:' .. name
   end
   nodes[name] = N
   return N
@@ -21,7 +27,8 @@ end
 local function node(name)
   local N = nodes[name]
   if N then return N end
-  local V = not pool.ordered and redis.call('HGET', P .. 'policy', name == '' and 'V' or 'V:' .. name)
+  local V = (not pool.ordered or (pool.wfq and name == ''))
+    and redis.call('HGET', P .. 'policy', name == '' and 'V' or 'V:' .. name)
   return new_node(name, tonumber(V or 0))
 end
 
@@ -36,21 +43,22 @@ local function load_nodes(names)
   end
 end
 
--- Does (S, c) come before (S2, c2)? Ties go by the member's bytes.
-local function before(S, c, S2, c2)
+-- Does (S, m) come before (S2, m2)? Ties go by the member's bytes.
+local function before(S, m, S2, m2)
   if S ~= S2 then return S < S2 end
-  return less(c, c2)
+  return less(m, m2)
 end
 
+-- `order` holds {S, c, member}.
 local function place(N, c, S)
-  local order = N.order
+  local order, m = N.order, member_of(c, N.tie[c])
   local low, high = 1, #order + 1
   while low < high do
     local mid = math.floor((low + high) / 2)
-    if before(order[mid][1], order[mid][2], S, c) then low = mid + 1 else high = mid end
+    if before(order[mid][1], order[mid][3], S, m) then low = mid + 1 else high = mid end
   end
-  if not N.bound or before(S, c, N.bound[1], N.bound[2]) then
-    table.insert(order, low, {S, c})
+  if not N.bound or before(S, m, N.bound[1], N.bound[2]) then
+    table.insert(order, low, {S, c, m})
   end
 end
 
@@ -68,16 +76,18 @@ end
 local function score(N, c)
   local S = N.S[c]
   if S == nil then
-    S = tonumber(redis.call('ZSCORE', N.walk, c) or nil) or false
-    N.S[c] = S
+    local tie = not pool.ties and '' or redis.call('HGET', N.heads, c)
+    S = tie and tonumber(redis.call('ZSCORE', N.walk, tie .. c) or nil) or false
+    N.S[c], N.tie[c], N.stored[c] = S, tie, S and tie
   end
   return S or nil
 end
 
-local function put(N, c, S)
+-- Call `score` first: what the store holds of c must be known.
+local function put(N, c, S, tie)
   displace(N, c, N.S[c])
+  N.S[c], N.tie[c], N.dirty[c] = S, tie or '', true
   if N.order and not N.skip[c] then place(N, c, S) end
-  N.S[c], N.dirty[c] = S, true
 end
 
 local function drop(N, c)
@@ -86,9 +96,15 @@ local function drop(N, c)
 end
 
 local function flush(N)
-  local add, remove, tag_add, tag_remove = {}, {}, {}, {}
+  if pool.floors and N.name == '' then floor.flush(N) end
+  local add, remove, tag_add, tag_remove, heads, headless = {}, {}, {}, {}, {}, {}
   for c in pairs(N.dirty) do
-    if N.S[c] then push(add, N.S[c], c) else push(remove, c) end
+    local S, tie, stored = N.S[c], N.tie[c], N.stored[c]
+    if S then push(add, S, tie .. c) end
+    if stored and not (S and stored == tie) then push(remove, stored .. c) end
+    if pool.ties and S and stored ~= tie then push(heads, c, tie) end
+    if pool.ties and stored and not S then push(headless, c) end
+    N.stored[c] = S and tie
   end
   for c, F in pairs(N.F) do
     if F then push(tag_add, F, c) else push(tag_remove, c) end
@@ -97,6 +113,8 @@ local function flush(N)
   variadic('ZADD', N.tags, tag_add)
   variadic('ZREM', N.walk, remove)
   variadic('ZREM', N.tags, tag_remove)
+  variadic('HSET', N.heads, heads)
+  variadic('HDEL', N.heads, headless)
   N.dirty, N.F = {}, {}
 end
 
@@ -109,10 +127,11 @@ local function load_order(N, n)
   local found = redis.call('ZRANGE', N.walk, 0, n - 1, 'WITHSCORES')
   N.order, N.bound = {}, nil
   for i = 1, #found, 2 do
-    local c = found[i]
+    local m = found[i]
+    local c, tie = id_of(m), tie_of(m)
     if not N.dirty[c] then
-      N.S[c] = tonumber(found[i + 1])
-      if not N.skip[c] then push(N.order, {N.S[c], c}) end
+      N.S[c], N.tie[c], N.stored[c] = tonumber(found[i + 1]), tie, tie
+      if not N.skip[c] then push(N.order, {N.S[c], c, m}) end
     end
   end
   if #found == 2 * n then N.bound = {tonumber(found[2 * n]), found[2 * n - 1]} end
@@ -121,17 +140,19 @@ local function load_order(N, n)
   end
 end
 
--- (S, c) of the first child, or nil. With a bound, a prefix that ran out is not an empty walk: it is read again.
+-- (S, c, number of submission) of the first child, or nil. With a bound, a prefix that ran out is not an empty walk: it
+-- is read again.
 local function least(N)
   if N.order and #N.order == 0 and N.bound then load_order(N, 100) end
   if N.order then
-    if N.order[1] then return N.order[1][1], N.order[1][2] end
+    local first = N.order[1]
+    if first then return first[1], first[2], N.tie[first[2]] end
     return nil
   end
   flush(N)
   local found = redis.call('ZRANGE', N.walk, 0, 0, 'WITHSCORES')
-  if found[1] then return tonumber(found[2]), found[1] end
-  return nil
+  if not found[1] then return nil end
+  return tonumber(found[2]), id_of(found[1]), tie_of(found[1])
 end
 
 -- Finish tag of a child out of the walk; one that is not ahead of V counts as none.
@@ -139,7 +160,10 @@ local function tag(N, c)
   local F = N.F[c]
   if F == nil then F = tonumber(redis.call('ZSCORE', N.tags, c) or nil) end
   if F and F > N.V then return F end
-  if F then N.F[c] = false end -- V has passed it: it goes
+  if F then -- V has passed it: it goes
+    N.F[c] = false
+    if N.name == '' then gone_tenants[c] = true end
+  end
   return nil
 end
 
@@ -147,8 +171,9 @@ end
 local function hide(N, c)
   local S = score(N, c)
   displace(N, c, S)
+  if N.name == '' then displace(floor, c, S) end
   N.skip[c], N.skipped = true, N.skipped + 1
-  N.hidden = math.min(N.hidden or S, S)
+  if not N.hidden or before(S, N.tie[c], N.hidden, N.hidden_tie) then N.hidden, N.hidden_tie = S, N.tie[c] end
 end
 
 local function lift(N, F)
@@ -161,7 +186,14 @@ local function lift(N, F)
   end
 end
 
+-- ring: c goes to the end.
+local function turn(N, c)
+  N.V = N.V + 1
+  put(N, c, N.V)
+end
+
 local function enter(N, c)
+  if pool.ring then return turn(N, c) end
   local F = tag(N, c)
   if F then
     N.F[c] = false
@@ -175,6 +207,7 @@ end
 local function leave(N, c)
   local F = score(N, c)
   drop(N, c)
+  if pool.ring then return end
   if F > N.V then N.F[c] = F end
   lift(N, F)
 end
@@ -203,6 +236,7 @@ local function forget_tenants(names)
     if (tonumber(waiting[i] or nil) or 0) <= 0 and not score(nodes[''], t) and not tag(nodes[''], t) then
       push(fields, 'V:' .. t)
       push(keys, P .. 'lanes:' .. t, P .. 'ltags:' .. t)
+      push(keys, P .. 'heads:' .. t)
     end
   end
   if #fields > 0 then
@@ -218,19 +252,20 @@ local function flush_nodes()
     flush(N)
     if N.V > N.V0 then push(V, N.field, N.V) end
   end
+  if floor.run ~= floor.run0 then push(V, 'floor_run', floor.run) end
   local forgotten = {}
   for name, boost in pairs(boosts) do
     if boost then push(V, 'b:' .. name, boost) else push(forgotten, 'b:' .. name) end
   end
   variadic('HDEL', P .. 'policy', forgotten)
   variadic('HSET', P .. 'policy', V)
-  local passed = {}
-  if pool.ordered then
+  local passed, tagged = {}, pool.tiered or pool.wfq
+  if not tagged then
     passed = redis.call('ZRANGE', root.tags, 0, 63) -- left by another policy
     variadic('ZREM', root.tags, passed)
   end
   for name, N in pairs(nodes) do
-    if N.V > N.V0 then
+    if tagged and N.V > N.V0 then
       local tags = redis.call('ZRANGEBYSCORE', N.tags, '-inf', N.V, 'LIMIT', 0, 64)
       variadic('ZREM', N.tags, tags)
       if name == '' then passed = tags end
@@ -239,3 +274,4 @@ local function flush_nodes()
   for t in pairs(gone_tenants) do push(passed, t) end
   forget_tenants(passed)
 end
+--- @include "floor"

@@ -1,11 +1,13 @@
+--- @include "keysets"
 -- The pointer walk: which jobs run next. Read phase only: nodes change in memory, nothing is written until
 -- `commit_leases`, so that `peek` is the same code without the commit. tenant = first of the walk, lane = first of the
 -- tenant's lanes, job = first of the lane's queue; continuations are preferred 10 : 1 inside one lane only.
 local lanes = {}
 local MAX_REPLY_BYTES = 1048576
+local MAX_ASIDE = 16 -- sub-lanes that step aside in one call
 
 local function new_queue(set)
-  return {set = set, at = 1, ids = {}, ranks = {}, rows = {}, chunk = 2}
+  return {set = set, at = 1, members = {}, ids = {}, ranks = {}, rows = {}, chunk = 2}
 end
 
 local function lane_of(t, l)
@@ -13,7 +15,7 @@ local function lane_of(t, l)
   local L = lanes[name]
   if not L then
     L = {t = t, l = l, name = name, q = new_queue('q:' .. name)}
-    if pool.tiers and not pool.ordered then
+    if has_tiers() then
       L.qc = new_queue('qc:' .. name)
       L.boost = tonumber(redis.call('HGET', P .. 'policy', 'b:' .. name) or 0)
     end
@@ -22,17 +24,36 @@ local function lane_of(t, l)
   return L
 end
 
--- (id, rank) of the first job that was not taken yet. Chunks double, so that a short visit reads little.
+local function is_pointer(id) return id and string.byte(id) == 64 end -- '@': a sub-lane (keys.lua)
+
+-- (id, rank, member) of the first job that was not taken yet, and the queue that holds it: a sub-lane, or Q. Chunks
+-- double, so that a short visit reads little. A sub-lane that comes to the front is opened: from then on its head
+-- stands for its pointer.
 local function head_of(Q)
   if Q.at > #Q.ids and not Q.complete then
-    local found = redis.call('ZRANGE', P .. Q.set, #Q.ids, #Q.ids + Q.chunk - 1, 'WITHSCORES')
+    local found, sets = redis.call('ZRANGE', P .. Q.set, #Q.ids, #Q.ids + Q.chunk - 1, 'WITHSCORES'), {}
     for i = 1, #found, 2 do
-      Q.ids[#Q.ids + 1], Q.ranks[#Q.ids + 1] = found[i], tonumber(found[i + 1])
+      local n, id = #Q.ids + 1, id_of(found[i])
+      Q.members[n], Q.ids[n], Q.ranks[n] = found[i], id, tonumber(found[i + 1])
+      if is_pointer(id) then push(sets, string.sub(id, 2)) end
     end
     Q.complete = #found < Q.chunk * 2
     Q.chunk = math.min(Q.chunk * 2, 100)
+    load_keysets(sets)
   end
-  return Q.ids[Q.at], Q.ranks[Q.at]
+  local id, r, member, holder = Q.ids[Q.at], Q.ranks[Q.at], Q.members[Q.at], Q
+  for _, S in ipairs(Q.open or {}) do
+    local id_, r_, member_ = head_of(S)
+    if id_ and (not id or before(r_, member_, r, member)) then id, r, member, holder = id_, r_, member_, S end
+  end
+  if holder == Q and is_pointer(id) then
+    local S = new_queue(Q.set .. '|' .. id)
+    S.ks, S.within = string.sub(id, 2), Q
+    append(Q, 'open', S)
+    Q.at = Q.at + 1
+    return head_of(Q)
+  end
+  return id, r, member, holder
 end
 
 -- Text of the head's row. Rows are read ahead in doubling steps while they are small.
@@ -41,7 +62,7 @@ local function row_text(Q)
   if text == nil then
     local n = Q.step or 1
     local last, names = math.min(Q.at + n - 1, #Q.ids), {}
-    for i = Q.at, last do push(names, P .. 'job:' .. Q.ids[i]) end
+    for i = Q.at, last do push(names, P .. 'job:' .. Q.ids[i]) end -- that of a pointer is no key
     local texts, bytes = redis.call('MGET', unpack(names)), 0
     for i = Q.at, last do
       Q.rows[i] = texts[i - Q.at + 1]
@@ -62,23 +83,30 @@ local function choose(L)
   return L.q, false
 end
 
+-- What `lane_head` will answer once the jobs found are gone.
 local function rest_of(L)
-  local _, r = head_of(L.q)
-  if pool.ordered then return r or false end
+  local _, r, member = head_of(L.q)
+  if pool.ordered then return r or false, r and tie_of(member) end
   return (r or (L.qc and head_of(L.qc))) and true or false
 end
 
 -- Reads weights, limits and V of the tenants that this call can reach, in two commands.
 local function load_reach(root)
-  local fields, names = {}, {}
-  for i, entry in ipairs(root.order) do
-    local t = entry[2]
-    names[i] = t
-    fields[i * 2 - 1], fields[i * 2] = 't:' .. t, 'l:' .. t .. '|main'
+  local fields, names, seen = {}, {}, {}
+  for _, order in ipairs({root.order, floor.order}) do
+    for _, entry in ipairs(order) do
+      local t = entry[2]
+      if not seen[t] then
+        seen[t] = true
+        push(names, t)
+        push(fields, 't:' .. t, 'l:' .. t .. '|main')
+      end
+    end
   end
   if #names > 0 then
     load_limits(fields)
     load_nodes(names)
+    reach = names
   end
 end
 
@@ -92,12 +120,41 @@ local function must_drain(passed)
   return passed < start * 1.25
 end
 
+-- A sub-lane with a full key steps aside: for this call in memory, in the store when it ends (keys.lua).
+local function step_aside(found, L, S)
+  local open = S.within.open
+  for i = 1, #open do
+    if open[i] == S then
+      table.remove(open, i)
+      break
+    end
+  end
+  push(found.aside, S.set)
+  refresh(L.t, L.l, rest_of(L))
+end
+
+-- The lane is passed over for the rest of this call. Where pointers are heads, the tenant's turn is that of its hidden
+-- head.
+local function pass_over(t, l)
+  hide(node(t), l)
+  if pool.ordered then hide(node(''), t) end
+end
+
 -- Looks at the head of lane l of tenant t, and takes it, drops it or passes it over. True = the call stops here.
-local function visit(found, t, l, alone)
-  local T, root, L = node(t), node(''), lane_of(t, l)
-  local Q, boosted = choose(L)
-  local id, r = head_of(Q)
+local function visit(found, t, l, alone, for_minimum)
+  local L = lane_of(t, l)
+  local chosen, boosted = choose(L)
+  local id, r, member, Q = head_of(chosen)
   if not id then return true end -- a pointer to nothing: `verify` reports it
+  if Q.ks and full_key(Q.ks) then
+    if #found.aside < MAX_ASIDE then
+      step_aside(found, L, Q)
+    else
+      found.more = true
+      pass_over(t, l)
+    end
+    return false
+  end
   local text = row_text(Q)
   local row = text and parse_row(text)
   local late = row and row.expires and row.expires <= now
@@ -105,24 +162,26 @@ local function visit(found, t, l, alone)
   if row and (row.state == 'h' or late) then run, wrong = read_run(id) end
   if run then read_history(run) end
   local suspect = run and run.c >= 2
-  if not row or wrong or (row.state == 'h' and not run) or row.tenant ~= t then
-    push(found.broken, {id = id, t = t, l = l, set = Q.set})
+  if not row or wrong or (row.state == 'h' and not run) or row.tenant ~= t or row.keys ~= Q.ks then
+    push(found.broken, {id = id, t = t, l = l, set = Q.set, member = member, ks = Q.ks})
   elseif late then
     push(found.expired, {id = id, row = row})
   elseif suspect and not (alone and #found.jobs == 0) then
     if run.sp and must_drain(now - run.sp) then return true end
     if not run.sp then push(found.passed, id) end
-    hide(T, l)
-    if pool.ordered then hide(root, t) end -- its turn is that of its hidden head
+    pass_over(t, l)
     return false
   else
-    local ch, fs = charge(t, l, row)
+    local ch, fs = charge(t, l, row, r, for_minimum)
     take_slots(t, l, id)
+    if Q.ks then take_key_slots(Q.ks, id) end
     if L.qc then
       L.boost = boosted and L.boost + 1 or 0
       boosts[L.name] = L.boost > 0 and L.boost
     end
-    push(found.jobs, {id = id, row = row, run = run, r = r, set = Q.set, text = text, ch = ch, fs = fs})
+    push(found.jobs, {
+      id = id, row = row, run = run, r = r, set = Q.set, member = member, text = text, ch = ch, fs = fs,
+    })
     found.bytes = found.bytes + #text
     found.whole = suspect
   end
@@ -135,19 +194,22 @@ end
 -- its worker): a suspect is leased by itself, else passed over.
 local function pick(want, alone)
   local root = node('')
-  local found = {jobs = {}, expired = {}, broken = {}, passed = {}, bytes = 0, whole = false}
+  local found = {jobs = {}, expired = {}, broken = {}, passed = {}, aside = {}, bytes = 0, whole = false}
   load_order(root, want + 1)
+  floor.begin(root, want + 1)
   load_reach(root)
   local looks, stop = 2 * want + 80, false
   while #found.jobs < want and found.bytes < MAX_REPLY_BYTES and looks > 0 and pool_open() and not stop do
     looks = looks - 1
+    local first = floor.first(root)
     local _, t = least(root)
     if not t then break end
+    t = first or t
     local T = node(t)
     if not T.order then load_order(T, 17) end
     local _, l = least(T)
     if l then
-      stop = visit(found, t, l, alone)
+      stop = visit(found, t, l, alone, first ~= nil)
     else
       hide(root, t) -- all its lanes are passed over
     end

@@ -1,17 +1,37 @@
--- Order inside a lane. Lower runs first. seq is the order of submission, exact below 2^53.
--- tiered: priority sorts a lane's own work and never crosses lanes; p is clamped to -100..100, as in django.tasks.
-local function shift(priority)
-  if pool.policy ~= 'tiered' then return 0 end
-  return math.max(-100, math.min(100, priority)) * 35184372088832
+-- Order inside a lane: the lower rank runs first, equal ranks by the number of submission, `seq`, which is exact below
+-- 2^53. queueapp/policies has each policy's definition and bound; here is the same arithmetic.
+local PRIORITY_STEP = 35184372088832 -- 2^45: ranks between two priorities
+local WITHOUT_DEADLINE = 8e15        -- later than any moment
+
+local function clamp(priority)
+  return math.max(-100, math.min(100, priority))
 end
 
-local function rank(seq, priority)
-  return seq - shift(priority)
+-- The rank of a job that becomes pending. `job` has tenant, lane, task number, priority, cost and deadline (nil = none)
+-- as a row has them; `ready` is the moment from which its waiting counts. Under wfq the tenant's finish tag moves on.
+local function rank(job, seq, ready)
+  local policy = pool.policy
+  if pool.tiered then return seq - clamp(job.priority) * PRIORITY_STEP end
+  if policy == 'priority' then return (100 - clamp(job.priority)) * PRIORITY_STEP + seq end
+  if policy == 'aging' then return ready - clamp(job.priority) * pool.step end
+  if policy == 'edf' then
+    if not job.deadline then return WITHOUT_DEADLINE + seq end
+    return pool.by == 'latest_start' and job.deadline - cost_of(job) or job.deadline
+  end
+  if pool.wfq then
+    local root, t = node(''), job.tenant
+    local F = (tag(root, t) or root.V) + cost_of(job) / scope_of(t, job.lane).tenant.weight
+    root.F[t] = F
+    return F
+  end
+  return seq
 end
 
--- The place in line behind a rank: a lease remembers it, so that a job given back is ranked by the policy of that day.
-local function seq_of(r, priority)
-  return r + shift(priority)
+-- The rank of a job that keeps its place: that of its lease, where the same rule gave it and no row can tell it again.
+local function old_rank(run, row)
+  local rule, r = string.match(run.r or '', '^([^|]+)|(.+)$')
+  if rule and rule == pool.kept then return tonumber(r) end
+  return rank(row, tonumber(row.seq, 16), ready_of(row, run))
 end
 
 -- Reserves n sequence numbers; the first of them.

@@ -2,24 +2,25 @@
 -- exactly while one of its lanes does and the tenant itself may run. The ONLY place that calls enter and leave;
 -- every script calls it last, for each (tenant, lane) that it touched.
 
--- Rank of the lane's head under an ordered policy, else whether it has work at all.
+-- Place of the lane's head (rank, number of submission) under an ordered policy, else whether it has work at all.
 local function lane_head(t, l)
   local name = t .. '|' .. l
   if pool.ordered then
     local head = redis.call('ZRANGE', P .. 'q:' .. name, 0, 0, 'WITHSCORES')
-    return tonumber(head[2])
+    if not head[1] then return nil end
+    return tonumber(head[2]), tie_of(head[1])
   end
-  if pool.tiers then
+  if has_tiers() then
     return redis.call('EXISTS', P .. 'q:' .. name, P .. 'qc:' .. name) > 0
   end
   return redis.call('EXISTS', P .. 'q:' .. name) > 0
 end
 
-local function set_child(N, c, runnable, pointer)
+local function set_child(N, c, runnable, pointer, tie)
   local S = score(N, c)
   if pool.ordered then
-    if runnable and S ~= pointer then
-      put(N, c, pointer)
+    if runnable and (S ~= pointer or N.tie[c] ~= tie) then
+      put(N, c, pointer, tie)
     elseif S and not runnable then
       drop(N, c)
     end
@@ -32,20 +33,27 @@ end
 
 local function refresh_tenant(t, limit, has_lane)
   local T = node(t)
-  local pointer = (not has_lane or pool.ordered) and least(T)
-  if pool.ordered and T.hidden then pointer = math.min(pointer or T.hidden, T.hidden) end
+  local pointer, tie
+  if not has_lane or pool.ordered then
+    local S, _, number = least(T)
+    pointer, tie = S, number
+  end
+  if pool.ordered and T.hidden and (not pointer or before(T.hidden, T.hidden_tie, pointer, tie)) then
+    pointer, tie = T.hidden, T.hidden_tie
+  end
   local runnable = (has_lane or pointer or T.hidden) and not limit.paused
     and (not limit.max or slots_used('t:' .. t) < limit.max)
-  set_child(node(''), t, runnable, pointer)
+  set_child(node(''), t, runnable, pointer, tie)
+  if pool.floors then floor.moved(node(''), t) end
 end
 
--- `head` is what `lane_head` would answer, where the caller knows it.
-local function refresh(t, l, head)
+-- `head` and `tie` are what `lane_head` would answer, where the caller knows it.
+local function refresh(t, l, head, tie)
   local scope = scope_of(t, l)
   local limit = scope.lane
-  if head == nil then head = lane_head(t, l) end
+  if head == nil then head, tie = lane_head(t, l) end
   local runnable = head and not limit.paused and (not limit.max or slots_used('l:' .. scope.name) < limit.max)
-  set_child(node(t), l, runnable, head)
-  if not head and pool.tiers then boosts[scope.name] = false end
+  set_child(node(t), l, runnable, head, tie)
+  if not head and has_tiers() then boosts[scope.name] = false end
   refresh_tenant(t, scope.tenant, runnable)
 end

@@ -1,38 +1,46 @@
 -- The row of a job. `job:<id>` is a STRING: a header and the opaque payload. Its first byte is `p` or `s` until the
 -- first lease; from then on a HASH `run:<id>` holds the state, and the byte becomes `h` when the job waits again.
--- Header: state, version 1, then `|`-separated: submitted ms (and `+` the ms until it is due, of a job enqueued for
--- later), task number, tenant, lane ('' = main), priority ('' = 0), tier (c or ''), cost ('' = undeclared),
--- max_attempts ('' = 1), max_crashes ('' = 3), expiry ms, fingerprint, newline.
-local HEADER = '^(.)1(%d+)%+?(%d*)|(%d+)|([^|]+)|([^|]*)|(%-?%d*)|(c?)|([^|]*)|(%d*)|(%d*)|(%d*)|([^\n]*)\n'
+-- Header: state, version 1, number of submission as 12 hexadecimal digits (the place in line: a new one is written over
+-- it; zeros of a job that never had one), then `|`-separated: submitted ms (and `+` the ms until it is due, of a job
+-- enqueued for later), task number, tenant, lane ('' = main), priority ('' = 0), tier (c or ''), cost ('' =
+-- undeclared), max_attempts ('' = 1), max_crashes ('' = 3), expiry ms, deadline ms, key set ('' = no concurrency keys),
+-- fingerprint, newline.
+local HEADER = '^(.)1(%x%x%x%x%x%x%x%x%x%x%x%x)(%d+)%+?(%d*)|(%d+)|([^|]+)|([^|]*)|(%-?%d*)|(c?)|([^|]*)|(%d*)|(%d*)|'
+  .. '(%d*)|(%d*)|([^|]*)|([^\n]*)\n'
 
-local function build_row(state, j, submitted, task)
+local function hex(seq) return string.format('%012x', seq) end
+
+local function build_row(state, seq, j, submitted, task)
   return table.concat({
-    state .. '1' .. string.format('%.0f', submitted) .. (j.due and string.format('+%.0f', j.due - submitted) or ''),
+    state .. '1' .. hex(seq) .. string.format('%.0f', submitted)
+      .. (j.due and string.format('+%.0f', j.due - submitted) or ''),
     task, j.tenant, j.lane == 'main' and '' or j.lane,
     j.priority == '0' and '' or j.priority, j.tier == 'continue' and 'c' or '', j.cost == '0' and '' or j.cost,
     j.max_attempts == '1' and '' or j.max_attempts, j.max_crashes == '3' and '' or j.max_crashes,
-    j.expires and string.format('%.0f', j.expires) or '', j.fingerprint .. '\n' .. j.payload,
+    j.expires and string.format('%.0f', j.expires) or '', j.deadline_ms == '0' and '' or j.deadline_ms,
+    j.keys or '', j.fingerprint .. '\n' .. j.payload,
   }, '|')
 end
 
 -- The header as a table, or nil when the text is no row of ours.
 local function parse_row(text)
-  local state, submitted, delay, task, tenant, lane, priority, tier, cost, attempts, crashes, expires, fingerprint =
-    string.match(text, HEADER)
+  local state, seq, submitted, delay, task, tenant, lane, priority, tier, cost, attempts, crashes, expires, deadline,
+    ks, fingerprint = string.match(text, HEADER)
   if not state then return nil end
   return {
-    state = state, submitted = submitted, delay = tonumber(delay), task = task, tenant = tenant,
+    state = state, seq = seq, submitted = submitted, delay = tonumber(delay), task = task, tenant = tenant,
     lane = lane == '' and 'main' or lane,
     priority = tonumber(priority) or 0, tier = tier, cost = tonumber(cost), max_attempts = tonumber(attempts) or 1,
-    max_crashes = tonumber(crashes) or 3, expires = tonumber(expires), fingerprint = fingerprint,
+    max_crashes = tonumber(crashes) or 3, expires = tonumber(expires), deadline = tonumber(deadline),
+    keys = ks ~= '' and ks or nil, fingerprint = fingerprint,
   }
 end
 
--- The text of the row without tier and expiry.
+-- The text of the row without tier, expiry and deadline.
 local function fresh_row(text)
   local before_tier, cost, budgets, rest =
-    string.match(text, '^(.1%d+%+?%d*|%d+|[^|]+|[^|]*|%-?%d*|)c?(|[^|]*)(|%d*|%d*|)%d*(|.*)$')
-  return before_tier .. cost .. budgets .. rest
+    string.match(text, '^(.1%x+%+?%d*|%d+|[^|]+|[^|]*|%-?%d*|)c?(|[^|]*)(|%d*|%d*|)%d*|%d*(|.*)$')
+  return before_tier .. cost .. budgets .. '|' .. rest
 end
 
 -- Header only (never the payload): at most 400 bytes are read.
@@ -42,26 +50,32 @@ local function read_row(id)
 end
 
 -- The run hash: s state, a attempts, en attempt that ended, w worker, st lease start, t tenant, l lane (absent = main),
--- n task number, ch charge, fs tenant's tag after it; and its history: e errors, c crashes, f forgiven, r rank, b
--- begun, s1 first lease start (absent = st), sp when a suspect was first passed over, ls seq of the leasing call, sm
--- submitted, rd ready since, of a job that waited again (absent = submitted or due), uk unknown task since, o outcome
--- or reason, te time of the end, g group of a dead letter. nil when there is no hash; nil and true when its key has a
--- wrong type.
+-- n task number, ch charge, fs tenant's tag after it, k key set (absent = no concurrency keys); and its history: e
+-- errors, c crashes, f forgiven, r rank at the lease with its id (only where no row can tell it again), kp number of
+-- submission with which it last kept its place, b begun, s1 first lease start (absent = st), sp when a suspect was
+-- first passed over, ls seq of the leasing call, sm submitted, rd ready since, of a job that waited again (absent =
+-- submitted or due), uk unknown task since, o outcome or reason, te time of the end, g group of a dead letter. nil when
+-- there is no hash; nil and true when its key has a wrong type.
 local function read_run(id)
-  local v = redis.pcall('HMGET', P .. 'run:' .. id, 's', 'a', 'en', 'w', 'st', 't', 'l', 'n', 'ch', 'fs')
+  local v = redis.pcall('HMGET', P .. 'run:' .. id, 's', 'a', 'en', 'w', 'st', 't', 'l', 'n', 'ch', 'fs', 'k')
   if v.err or not v[1] then return nil, v.err and true end
   return {
     id = id, s = v[1], a = tonumber(v[2]) or 0, en = tonumber(v[3] or nil), w = v[4] or nil, st = tonumber(v[5] or nil),
-    t = v[6], l = v[7] or 'main', n = v[8], ch = v[9] or nil, fs = tonumber(v[10] or nil),
-    e = 0, c = 0, f = 0, r = 0, b = false, s1 = false, sp = false, rd = false,
+    t = v[6], l = v[7] or 'main', n = v[8], ch = v[9] or nil, fs = tonumber(v[10] or nil), k = v[11] or nil,
+    e = 0, c = 0, f = 0, r = false, b = false, s1 = false, sp = false, rd = false, kp = false,
   }
 end
 
 -- Adds the budgets and the place in line. Only what fails, is lost, is given back or waits again needs them.
 local function read_history(run)
-  local v = redis.call('HMGET', P .. 'run:' .. run.id, 'e', 'c', 'f', 'r', 'b', 's1', 'sp', 'rd')
-  run.e, run.c, run.f = tonumber(v[1] or 0), tonumber(v[2] or 0), tonumber(v[3] or 0)
-  run.r, run.b = tonumber(v[4] or 0), v[5] == '1'
-  run.s1, run.sp, run.rd = v[6], tonumber(v[7] or nil), v[8]
+  local v = redis.call('HMGET', P .. 'run:' .. run.id, 'e', 'c', 'f', 'r', 'b', 's1', 'sp', 'rd', 'kp')
+  run.e, run.c, run.f = tonumber(v[1] or 0) or 0, tonumber(v[2] or 0) or 0, tonumber(v[3] or 0) or 0
+  run.r, run.b = v[4], v[5] == '1'
+  run.s1, run.sp, run.rd, run.kp = v[6], tonumber(v[7] or nil), v[8], v[9]
   return run
+end
+
+-- Since when a waiting job could have been leased, as far as its lease, if it had one, knew.
+local function ready_of(row, run)
+  return run and tonumber(run.rd or nil) or row.submitted + (row.delay or 0)
 end

@@ -5,15 +5,29 @@
 local P = KEYS[1]
 
 local pool
+
+-- Which policy orders the pool, with its parameters, and what it is like (queueapp/policies):
+-- tiered, ring, wfq: that one. ordered: every pointer is the least rank below it. ties: ranks may be equal, so that the
+-- members of queues and walks begin with the number of submission. kept: the id of the ranks that no row can tell
+-- again; a lease remembers them.
+local function set_policy(name, by, step)
+  name = name or 'tiered'
+  pool.policy, pool.by, pool.step = name, by or 'deadline', tonumber(step or nil) or 60000
+  pool.tiered, pool.ring, pool.wfq = name == 'tiered', name == 'ring', name == 'wfq'
+  pool.ordered = not pool.tiered and not pool.ring
+  pool.ties = name == 'edf' or name == 'aging' or name == 'wfq'
+  pool.kept = name == 'wfq' and name or name == 'aging' and string.format('aging:%.0f', pool.step)
+    or name == 'edf' and pool.by == 'latest_start' and 'edf:latest_start' or nil
+end
+
 do
   local conf = redis.call('HMGET', P .. 'conf', 'schema', 'policy', 'paused', 'max', 'fill', 'unit', 'cost', 'weight',
-    'tiers')
+    'tiers', 'by', 'step', 'keyed', 'floors')
   if conf[1] and conf[1] ~= ARGV[1] and not string.find(' ' .. ARGV[1] .. ' ', ' ' .. conf[1] .. ' ', 1, true) then
     return {0, 'schema', conf[1]}
   end
   pool = {
     schema = conf[1],
-    policy = conf[2] or 'tiered',
     paused = conf[3] == '1',
     max = not conf[5] and tonumber(conf[4]) or nil, -- a ceiling applies once its slots are back-filled
     track = conf[4] and true or false,              -- slots:p is kept from the moment a ceiling is stored
@@ -21,8 +35,20 @@ do
     cost = tonumber(conf[7]) or 50,
     weight = tonumber(conf[8]) or 1,
     tiers = conf[9] == '1',                         -- some job of tier continue was enqueued
+    keyed = conf[12] == '1',                        -- some job has concurrency keys (keysets.lua)
+    floors = conf[13] == '1',                       -- some tenant was given a guaranteed minimum (floor.lua)
   }
-  pool.ordered = pool.policy == 'fifo'
+  set_policy(conf[2], conf[10], conf[11])
+end
+
+-- The member of a queue that stands for a job (of a walk, for a child), and back: the only places that know its form.
+local function member_of(id, seq) return pool.ties and seq .. id or id end
+local function id_of(member) return pool.ties and string.sub(member, 13) or member end
+local function tie_of(member) return pool.ties and string.sub(member, 1, 12) or '' end
+
+-- Continuations stand in queues of their own.
+local function has_tiers()
+  return pool.tiers and pool.tiered
 end
 
 -- Calls `command key member ...` with as many members as Lua can unpack, in chunks.

@@ -1,6 +1,7 @@
 -- Configured limits, and slots in use. A slot is a membership in `slots:<scope>` scored by the lease's start; the size
 -- of the set is the number in use, so that releasing twice is a no-op and nothing can drift. Slots are kept only for
--- scopes that have a ceiling; a ceiling set later applies when `configure` has back-filled its slots (flag fill).
+-- scopes that have a ceiling or a guaranteed minimum; one set later applies when `configure` has back-filled its slots
+-- (flag fill).
 local limits, scope_cache = {}, {}
 local slots = {used = {}, add = {}}
 
@@ -11,10 +12,10 @@ local DEFAULTS = {
 
 local function parse_limits(field, packed)
   if not packed then return DEFAULTS[string.sub(field, 1, 1)] end
-  local weight, max, paused, fill = string.match(packed, '^([^|]*)|(%d*)|(1?)|(1?)$')
+  local weight, max, paused, min, fill = string.match(packed, '^([^|]*)|(%d*)|(1?)|(%d*)|(1?)$')
   return {
-    weight = tonumber(weight), paused = paused == '1', track = max ~= '', fill = fill == '1',
-    max = fill ~= '1' and tonumber(max) or nil,
+    weight = tonumber(weight), paused = paused == '1', track = max ~= '' or min ~= '', fill = fill == '1',
+    max = fill ~= '1' and tonumber(max) or nil, min = fill ~= '1' and tonumber(min) or nil,
   }
 end
 
@@ -78,15 +79,15 @@ end
 
 -- A job that could not be leased after all takes none.
 local function untake_slots(id)
-  for _, pairs_ in pairs(slots.add) do
+  for scope, pairs_ in pairs(slots.add) do
     for i = #pairs_, 2, -2 do
       if pairs_[i] == id then
         table.remove(pairs_, i)
         table.remove(pairs_, i - 1)
+        slots.used[scope] = slots.used[scope] - 1
       end
     end
   end
-  slots.used = {}
 end
 
 local function write_slots()

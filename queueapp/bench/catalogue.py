@@ -1,0 +1,113 @@
+"""What `manage.py bench` can do: each experiment with its options, as the command offers them.
+
+The experiments themselves are imported when they run: they bring tasks and models with them, a `--help` does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from queueapp.bench.harness import Progress, Report
+from queueapp.bench.workloads import WORKLOADS
+from queueapp.cli.command import number, whole
+from queueapp.policies.registry import DIRECT, POLICIES
+from queueapp.store import connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option of an experiment."""
+
+    name: str
+    default: Any
+    help: str
+    read: Callable[[str], Any] = str
+    choices: Sequence[str] | None = None
+
+
+Run = Callable[[Report, Mapping[str, Any], Progress, Path | None], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One experiment. With `ground` it gets a directory with a server and a database of its own."""
+
+    help: str
+    options: Sequence[Option]
+    run: Run
+    ground: bool = True
+
+
+def _memory(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
+    from queueapp.bench.experiments import memory
+
+    memory.run(report, connection.commands(), progress, count=options["jobs"], tenants=options["tenants"])
+
+
+def _throughput(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
+    from queueapp.bench.experiments import throughput
+
+    assert directory is not None
+    client = connection.commands()
+    throughput.run(report, client, progress, directory, count=options["jobs"], starts=options["starts"])
+
+
+def _walk(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
+    from queueapp.bench.experiments import walk
+
+    walk.run(report, connection.commands(), progress, walk.Sizes(**options))
+
+
+def _simulate(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
+    from queueapp.bench.experiments import simulation
+
+    simulation.run(report, progress, simulation.Plan(**options))
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "memory": Experiment(
+        help="server memory of a waiting job",
+        options=(
+            Option(name="jobs", default=100_000, read=whole(100, 10_000_000), help="jobs that wait"),
+            Option(name="tenants", default=50, read=whole(1, 100_000), help="tenants whose they are"),
+        ),
+        run=_memory,
+    ),
+    "throughput": Experiment(
+        help="enqueue one by one and in bulk, drain by a real worker, start of a job in an idle one, cost of a job",
+        options=(
+            Option(name="jobs", default=50_000, read=whole(100, 10_000_000), help="jobs that go through the pool"),
+            Option(name="starts", default=500, read=whole(10, 100_000), help="single jobs that an idle worker starts"),
+        ),
+        run=_throughput,
+    ),
+    "walk": Experiment(
+        help="time of a dispatch: few and many tenants, few and many waiting jobs, no and many blocked tenants",
+        options=(
+            Option(name="policy", default="tiered", choices=tuple(sorted(DIRECT)), help="the pools' policy"),
+            Option(name="tenants", default=100_000, read=whole(11, 1_000_000), help="many tenants; compared with 10"),
+            Option(name="jobs", default=1_000_000, read=whole(1_001, 10_000_000), help="many jobs; compared with 1000"),
+            Option(name="blocked", default=10_000, read=whole(1, 1_000_000), help="blocked tenants; compared with 0"),
+            Option(name="rounds", default=60, read=whole(1, 10_000), help="measurements of each side"),
+            Option(name="want", default=10, read=whole(1, 100), help="jobs that one call leases at most"),
+        ),
+        run=_walk,
+    ),
+    "simulate": Experiment(
+        help="a workload under a policy in virtual time, beside fifo: who waits how long; the same on any machine",
+        options=(
+            Option(name="policy", default="tiered", choices=tuple(sorted(POLICIES)), help="the policy"),
+            Option(name="workload", default="multi_tenant", choices=tuple(WORKLOADS), help="who sends what when"),
+            Option(name="load", default=1.25, read=number(0.01, 100), help="arrivals, in multiples of what is served"),
+            Option(name="slots", default=16, read=whole(1, 100_000), help="jobs that run at once"),
+            Option(name="jobs", default=4_000, read=whole(1, 10_000_000), help="jobs of one run"),
+            Option(name="seed", default=42, read=whole(0, 2**31), help="the first seed"),
+            Option(name="seeds", default=7, read=whole(1, 1_000), help="runs, each with the next seed"),
+        ),
+        run=_simulate,
+        ground=False,
+    ),
+}

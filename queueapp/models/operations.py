@@ -1,0 +1,59 @@
+"""No tables: the permissions to look and to act, and the admin's pages of what is in the store."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from queueapp.models.base import M
+
+
+class NoRows(models.Manager[M]):
+    """Of models without a table: whoever reads all models, such as `dumpdata`, finds nothing and no error."""
+
+    def get_queryset(self) -> models.QuerySet[M]:
+        return super().get_queryset().none()
+
+
+class Operations(models.Model):
+    """No table: the permissions to look at what runs and to act on it, and the admin's page of the pools."""
+
+    objects = NoRows["Operations"]()
+
+    class Meta:
+        base_manager_name = "objects"
+        managed = False
+        default_permissions = ()
+        verbose_name = _("operations")
+        verbose_name_plural = _("operations")
+        permissions = (
+            ("view_operations", _("Can see what runs: pools, tenants, jobs without their contents")),
+            ("view_payload", _("Can see arguments, results and tracebacks")),
+            ("operate_pool", _("Can pause, resume and drain pools, tenants and lanes")),
+            ("operate_job", _("Can cancel, retry and move jobs")),
+            ("discard_job", _("Can discard dead letters")),
+            ("view_all_tenants", _("Can use the REST API for every tenant")),
+        )
+
+    def __str__(self) -> str:
+        return str(self._meta.verbose_name)
+
+
+class Jobs(Operations):
+    """The admin's pages of jobs, which are read from the store."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ()
+        verbose_name = _("job")
+        verbose_name_plural = _("jobs")
+
+
+class DeadLetters(Operations):
+    """The admin's pages of dead letters, which are read from the store."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ()
+        verbose_name = _("dead letter")
+        verbose_name_plural = _("dead letters")

@@ -1,0 +1,122 @@
+--- @include "slots"
+-- Concurrency keys: which keys a job has, what their limits are, and who holds their slots. A key set `ks` is the list
+-- of a job's keys with the limits that its task gave; rows and run hashes name it.
+--   keysets    HASH  ks → `digest limit pattern`, one line a key, by digest
+--   keynames   HASH  digest → text, for people
+--   keyusers   HASH  s:<ks> → jobs that have not ended; k:<digest> → key sets. The last user takes the entries along
+--   limits           kp:<pattern> → `max|text`, as configured: it goes before the task's own; '' = none, 0 = closed
+--   slots:k:<digest> ZSET  leases by start; of every job with keys, whatever the limits are now
+--   conf keyed       something of the above is there; without it no script looks for any of it
+local keysets, key_uses = {}, {}
+
+local function parse_keys(packed)
+  local found = {}
+  for line in string.gmatch(packed, '[^\n]+') do
+    local digest, limit, pattern = string.match(line, '^(%S+) (%d+) (%S+)')
+    if digest then push(found, {digest = digest, limit = tonumber(limit), pattern = pattern}) end
+  end
+  return found
+end
+
+-- Reads the key sets of many at once.
+local function load_keysets(names)
+  local unknown = {}
+  for _, ks in ipairs(names) do
+    if not keysets[ks] then
+      push(unknown, ks)
+      keysets[ks] = {}
+    end
+  end
+  if #unknown == 0 then return end
+  for i, packed in ipairs(redis.call('HMGET', P .. 'keysets', unpack(unknown))) do
+    keysets[unknown[i]] = parse_keys(packed or '')
+  end
+end
+
+local function keyset(ks)
+  if not keysets[ks] then load_keysets({ks}) end
+  return keysets[ks]
+end
+
+-- The limit in force; math.huge = none.
+local function limit_of_key(key)
+  local field = 'kp:' .. key.pattern
+  if limits[field] == nil then
+    local packed = redis.call('HGET', P .. 'limits', field)
+    limits[field] = packed and {max = tonumber(string.match(packed, '^%d*')) or math.huge} or {}
+  end
+  return limits[field].max or key.limit
+end
+
+-- The first key of the set, but `but`, that has no slot left.
+local function full_key(ks, but)
+  for _, key in ipairs(keyset(ks)) do
+    if key.digest ~= but and slots_used('k:' .. key.digest) >= limit_of_key(key) then return key.digest end
+  end
+  return nil
+end
+
+-- A lease takes a slot of every key: the caller knows that none is full.
+local function take_key_slots(ks, id)
+  for _, key in ipairs(keyset(ks)) do
+    local scope = 'k:' .. key.digest
+    slots.used[scope] = slots_used(scope) + 1
+    append(slots.add, scope, now, id)
+  end
+end
+
+-- Counts a job that comes (n = 1) or goes (-1); written by `write_key_uses`.
+local function use_keys(ks, n)
+  key_uses[ks] = (key_uses[ks] or 0) + n
+end
+
+local texts = {} -- digest → text, of keys that this call may have brought
+
+-- Reads the keys of a new job; answers its key set, of which the job is a user now.
+local function new_keys(packed)
+  local ks, lines = string.match(packed, '^([^\n]+)\n(.*)$')
+  if not texts[ks] then
+    texts[ks], keysets[ks] = true, parse_keys(lines)
+    for digest, text in string.gmatch(lines, '(%S+) %d+ %S+ ([^\n]+)') do texts[digest] = text end
+  end
+  use_keys(ks, 1)
+  return ks
+end
+
+local function write_key_uses()
+  local gone = {}
+  for ks, n in pairs(key_uses) do
+    local users = n ~= 0 and redis.call('HINCRBY', P .. 'keyusers', 's:' .. ks, n)
+    if n > 0 and users == n then
+      local lines = {}
+      for i, key in ipairs(keysets[ks]) do
+        lines[i] = string.format('%s %.0f %s', key.digest, key.limit, key.pattern)
+        if redis.call('HINCRBY', P .. 'keyusers', 'k:' .. key.digest, 1) == 1 then
+          redis.call('HSET', P .. 'keynames', key.digest, texts[key.digest])
+        end
+      end
+      redis.call('HSET', P .. 'keysets', ks, table.concat(lines, '\n'))
+    elseif users and users <= 0 then
+      for _, key in ipairs(keyset(ks)) do
+        if redis.call('HINCRBY', P .. 'keyusers', 'k:' .. key.digest, -1) <= 0 then
+          redis.call('HDEL', P .. 'keyusers', 'k:' .. key.digest)
+          redis.call('HDEL', P .. 'keynames', key.digest)
+        end
+      end
+      redis.call('HDEL', P .. 'keyusers', 's:' .. ks)
+      push(gone, ks)
+    end
+  end
+  if next(key_uses) and not pool.keyed then
+    redis.call('HSET', P .. 'conf', 'keyed', 1)
+    pool.keyed = true
+  end
+  if #gone > 0 then
+    variadic('HDEL', P .. 'keysets', gone)
+    if redis.call('EXISTS', P .. 'keysets') == 0 then
+      redis.call('HDEL', P .. 'conf', 'keyed')
+      pool.keyed = false
+    end
+  end
+  key_uses, texts = {}, {}
+end

@@ -1,0 +1,227 @@
+"""What `explain` (lua/explain.lua) tells of one job at one moment, as typed records. Pure: no I/O, no Redis.
+
+Made by `Store.explain`; `inspection.reasons` turns it into sentences. All of it is of the same moment: one script
+gathered it. Moments are ms since the epoch on the server's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from queueapp.states import State
+from queueapp.store.records import JobRecord
+from queueapp.store.rows import job_record, parse_row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A job that runs and holds a slot."""
+
+    id: str
+    tenant: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeFacts:
+    """A pool, a tenant or a lane, as a pick sees it."""
+
+    paused: bool = False
+    limit: int | None = None
+    """Most jobs at once; None = no ceiling, or one whose slots are still being counted."""
+    used: int = 0
+    """Slots taken; counted only where there is a ceiling."""
+    holders: tuple[Holder, ...] = ()
+    """Who holds them, longest held first: a bounded share. Only of a tenant or lane that is full."""
+
+    @property
+    def full(self) -> bool:
+        return self.limit is not None and self.used >= self.limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyFacts:
+    """A concurrency key of the job."""
+
+    digest: str
+    text: str
+    """The key as its pattern and the arguments made it: contents, for those who may see them."""
+    limit: int | None
+    """In force; None = none."""
+    used: int
+    holders: tuple[Holder, ...] = ()
+
+    @property
+    def full(self) -> bool:
+        return self.limit is not None and self.used >= self.limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitFacts:
+    """One job and all that decides when it runs. What does not concern its state is left at its default."""
+
+    now_ms: int
+    record: JobRecord | None
+    """Without contents: no payload, no result, the last error only. None: the store knows no such job, or `broken`."""
+    broken: bool = False
+    """There is something under this id that Ductor did not write, or that was set aside for it."""
+    policy: str = "tiered"
+    ordered: bool = False
+    """The policy orders all pending jobs of the pool; else lanes and tenants take turns."""
+    pool: ScopeFacts = ScopeFacts()
+    tenant: ScopeFacts = ScopeFacts()
+    lane: ScopeFacts = ScopeFacts()
+    keys: tuple[KeyFacts, ...] = ()
+    continues: bool = False
+    """It stands among the work of its lane that has begun (tier `continue`)."""
+    parked: bool = False
+    """It stands aside with the jobs of its lane that have the same keys, until one of these is offered to them."""
+    place: int | None = None
+    """How many jobs of its lane and tier stand before it; when it is parked, of those beside it. None: it stands in no
+    queue."""
+    others: int = 0
+    """How many jobs of its lane stand in the other tier."""
+    turn: int | None = None
+    """How many tenants have their turn before its own; None: it takes none now."""
+    turns: int = 0
+    """How many tenants have something that may run."""
+    lane_turn: int | None = None
+    lane_turns: int = 0
+    """The same for the lanes of its tenant."""
+    ahead: int | None = None
+    """How many pending jobs of the pool start before it; at least so many unless `ahead_exact`. None: not known."""
+    ahead_exact: bool = True
+    suspect: bool = False
+    """It twice crashed its worker, and is leased alone."""
+    passed_ms: int = 0
+    """Since when a suspect has been passed over; 0 = it was not yet."""
+    head_suspect: str = ""
+    """A suspect that stands before it and must run alone first."""
+    workers: int = 0
+    """Live workers of the pool."""
+    slots: int = 0
+    """How many jobs these can run at once, as far as they said."""
+    held: int = 0
+    """How many jobs they have leased."""
+    begun: bool = True
+    """False: leased ahead, its body has not begun as far as the store knows."""
+    lease_until_ms: int = 0
+    heartbeat_ms: int = 0
+    """When the worker that has the job last called; 0 = it is not known any more."""
+    expires_ms: int = 0
+    unknown_since_ms: int = 0
+    """Since when workers have given it back because they do not know its task; 0 = they did not."""
+    usual_ms: int | None = None
+    """How long its task usually runs here, as learnt; None = nothing was learnt yet."""
+    window_ms: int = 0
+    """How far back `started` looks: this minute and the one before; 0 = too short a time to say anything."""
+    started: int = 0
+    """How many jobs of the pool started in that time."""
+    tenant_started: int = 0
+    """How many of them of the job's tenant."""
+    pending: int = 0
+    """Pending jobs of the pool."""
+
+
+def wait_facts(job_id: str, reply: Sequence[Any]) -> WaitFacts:
+    """The facts behind a reply: names and values in turn. A row that is none of ours makes the facts `broken`."""
+    said = {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+    now_ms = int(said["now"])
+    if "run" not in said:
+        return WaitFacts(now_ms=now_ms, record=None, broken="broken" in said)
+    try:
+        return _facts(now_ms, *_record(job_id, said), said)
+    except (ValueError, KeyError):  # no row, or no hash, of this release
+        return WaitFacts(now_ms=now_ms, record=None, broken=True)
+
+
+def _facts(now_ms: int, record: JobRecord, expires_ms: int, said: Mapping[str, Any]) -> WaitFacts:
+    return WaitFacts(
+        now_ms=now_ms,
+        record=record,
+        policy=said["policy"].decode(),
+        ordered=bool(said["ordered"]),
+        pool=_scope(said, "pool", record.tenant),
+        tenant=_scope(said, "tenant", record.tenant),
+        lane=_scope(said, "lane", record.tenant),
+        keys=tuple(_key(entry) for entry in said.get("keys", ())),
+        continues=bool(said.get("continues", 0)),
+        parked="parked" in said,
+        place=_maybe(said, "place"),
+        others=int(said.get("others", 0)),
+        turn=_maybe(said, "turn"),
+        turns=int(said.get("turns", 0)),
+        lane_turn=_maybe(said, "lane_turn"),
+        lane_turns=int(said.get("lane_turns", 0)),
+        ahead=_maybe(said, "ahead"),
+        ahead_exact=bool(said.get("ahead_exact", 1)),
+        suspect=record.state is State.PENDING and record.crashes >= SUSPECT,
+        passed_ms=int(said.get("passed", 0)),
+        head_suspect=said.get("head_suspect", b"").decode(),
+        workers=int(said.get("workers", 0)),
+        slots=int(said.get("slots", 0)),
+        held=int(said.get("held", 0)),
+        begun=bool(int(said.get("begun", 1))),
+        lease_until_ms=int(float(said.get("lease_until", 0))),
+        heartbeat_ms=int(float(said.get("heartbeat", 0))),
+        expires_ms=expires_ms,
+        unknown_since_ms=int(said.get("unknown_since", 0)),
+        usual_ms=_maybe(said, "usual"),
+        window_ms=int(said.get("window", 0)),
+        started=int(said.get("started", 0)),
+        tenant_started=int(said.get("tenant_started", 0)),
+        pending=int(said.get("pending", 0)),
+    )
+
+
+SUSPECT = 2
+"""Crashes that make a job one that is leased alone, as include/pick.lua has it."""
+
+
+def _record(job_id: str, said: Mapping[str, Any]) -> tuple[JobRecord, int]:
+    """The job, and when it expires. ValueError or KeyError for what is none of ours."""
+    text, run, error = said.get("row"), said.get("run", []), said.get("error")
+    record = job_record(
+        job_id,
+        text,
+        dict(zip(run[::2], run[1::2], strict=True)),
+        result=None,
+        errors=[error] if error is not None else [],
+        data={},
+        due_ms=int(float(said.get("due", 0))),
+        task_names={said["number"]: said["task"].decode(errors="replace")} if "task" in said else {},
+    )
+    if record is None:
+        raise ValueError("neither row nor hash")
+    return replace(record, payload=None), parse_row(text).expires_ms if text else 0
+
+
+def _scope(said: Mapping[str, Any], name: str, tenant: str) -> ScopeFacts:
+    if name not in said:
+        return ScopeFacts()
+    paused, limit, used, holders = said[name]
+    return ScopeFacts(
+        paused=bool(paused),
+        limit=int(limit) if limit != b"" else None,
+        used=int(used),
+        holders=tuple(Holder(id=each.decode(), tenant=tenant) for each in holders),
+    )
+
+
+def _key(entry: Sequence[Any]) -> KeyFacts:
+    digest, text, limit, used, holders = entry
+    return KeyFacts(
+        digest=digest.decode(),
+        text=text.decode(errors="replace"),
+        limit=int(limit) if limit != b"" else None,
+        used=int(used),
+        holders=tuple(
+            Holder(id=job_id.decode(), tenant=tenant.decode())
+            for job_id, tenant in zip(holders[::2], holders[1::2], strict=True)
+        ),
+    )
+
+
+def _maybe(said: Mapping[str, Any], name: str) -> int | None:
+    return int(said[name]) if name in said else None

@@ -1,0 +1,242 @@
+"""The event loop in virtual time, and what the policies promise under one tenant's flood."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from queueapp.bench.catalogue import EXPERIMENTS
+from queueapp.bench.experiments import simulation
+from queueapp.bench.experiments.simulation import Plan, Price, judge
+from queueapp.bench.harness import Progress, Report
+from queueapp.bench.simulate import Ran, SmallFirst, result, simulate
+from queueapp.bench.workloads import BIG, Job, Workload, multi_tenant
+from queueapp.policies.protocol import Candidate
+from queueapp.policies.registry import POLICIES
+from queueapp.policies.tiered import Tiered
+
+every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
+
+
+def workload(*jobs: tuple[int, str, int], slots: int = 1) -> Workload:
+    """Jobs as (arrival ms, tenant, service ms); the big tenant is `big`."""
+    made = [
+        Job(number=number, at_us=at_ms * 1000, tenant=tenant, service_us=service_ms * 1000)
+        for number, (at_ms, tenant, service_ms) in enumerate(jobs, start=1)
+    ]
+    return Workload(name="by hand", seed=0, slots=slots, load=1.0, big="big", jobs=made)
+
+
+def starts(ran: Sequence[Ran]) -> list[tuple[int, int]]:
+    """(number, start in ms) in the order of the starts."""
+    return [(run.job.number, run.started_us // 1000) for run in ran]
+
+
+# -- the event loop ----------------------------------------------------------------------------------------------
+
+
+def test_jobs_wait_for_a_slot_and_idle_slots_for_a_job() -> None:
+    given = workload((0, "big", 10), (1, "big", 10), (2, "ant", 10), (100, "ant", 10), slots=2)
+    ran = simulate(given, POLICIES["fifo"]())
+    assert starts(ran) == [(1, 0), (2, 1), (3, 10), (4, 100)]
+    assert [(run.wait_ms, run.latency_ms) for run in ran] == [(0, 10), (0, 10), (8, 18), (0, 10)]
+
+
+def test_at_one_moment_arrivals_come_before_starts() -> None:
+    """The slot that is freed at 50 goes to the tenant that has had nothing, though it arrives only then."""
+    given = workload((0, "big", 50), (0, "big", 50), (50, "ant", 50))
+    assert starts(simulate(given, POLICIES["tiered"]())) == [(1, 0), (3, 50), (2, 100)]
+    assert starts(simulate(given, POLICIES["fifo"]())) == [(1, 0), (2, 50), (3, 100)]
+
+
+class Listening(Tiered):
+    """Notes what is charged at the root, and by how much it is corrected."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, float]] = []
+
+    def rank(self, root: Any, job: Candidate, cost: float, weight: float) -> float:
+        self.heard.append((f"ranked {job.tenant}", cost))
+        return super().rank(root, job, cost, weight)
+
+    def served(self, node: Any, child: str, rank: float, cost: float, weight: float) -> float:
+        if child != "main":
+            self.heard.append((f"served {child}", cost))
+        return super().served(node, child, rank, cost, weight)
+
+    def settled(self, node: Any, child: str, difference: float, weight: float, fallback: float) -> None:
+        if child != "main":
+            self.heard.append((f"settled {child}", difference))
+        super().settled(node, child, difference, weight, fallback)
+
+
+def test_a_job_is_charged_an_estimate_and_settled_at_its_end_before_what_arrives_then() -> None:
+    listening = Listening()
+    simulate(workload((0, "ant", 90), (90, "big", 55)), listening)
+    # The second estimate is an eighth of the way from 50 to 90; it is learnt before the second job is ranked.
+    assert listening.heard == [
+        *[("ranked ant", 50), ("served ant", 50), ("settled ant", 40)],
+        *[("ranked big", 55), ("served big", 55)],
+    ]
+
+
+@every_policy
+def test_no_slot_idles_while_work_waits_and_every_job_runs_once(name: str) -> None:
+    given = multi_tenant(seed=5, jobs=400, slots=4)
+    ran = simulate(given, POLICIES[name]())
+    assert sorted(run.job.number for run in ran) == list(range(1, 401))
+    for run in ran:
+        running = sum(other.started_us <= run.started_us < other.ended_us for other in ran)
+        assert running <= 4
+        if run.wait_ms:
+            # It waited until a slot was freed: at that moment one ended, and all slots run again.
+            assert any(other.ended_us == run.started_us for other in ran)
+    busy_until = sorted(run.ended_us for run in ran)[-1]
+    assert busy_until == sorted(run.ended_us for run in simulate(given, POLICIES[name]()))[-1]
+
+
+@every_policy
+def test_two_runs_are_the_same_to_the_byte(name: str) -> None:
+    given = multi_tenant(seed=5, jobs=400)
+    first, second = (result(given, simulate(given, POLICIES[name]())) for _ in range(2))
+    assert first == second
+
+
+def test_a_run_is_the_same_everywhere() -> None:
+    given = multi_tenant(seed=42, jobs=300)
+    expected = "e10fe43ad9c8de8d043253e686465fcb2deebfea9006f77bb2c36bf19efe402a"
+    assert result(given, simulate(given, POLICIES["fifo"]())).digest == expected
+
+
+def test_order_and_times_make_the_digest() -> None:
+    given = workload((0, "big", 50), (0, "big", 50), (50, "ant", 50))
+    fifo, tiered = (result(given, simulate(given, POLICIES[name]())) for name in ("fifo", "tiered"))
+    assert fifo.digest != tiered.digest
+
+
+def test_results_take_the_small_tenants_together_and_apart() -> None:
+    given = workload((0, "big", 10), (0, "ant", 10), (0, "bee", 20), (0, "big", 10))
+    found = result(given, simulate(given, POLICIES["fifo"]()))
+    assert (found.small.jobs, found.small.wait_p50_ms, found.small.wait_max_ms) == (2, 15, 20)
+    assert (found.big.latency_mean_ms, found.big.latency_p95_ms) == (30, 48)
+    assert {tenant: times.jobs for tenant, times in found.tenants.items()} == {"ant": 1, "bee": 1, "big": 2}
+    assert (found.makespan_s, found.utilisation) == (0.05, 1.0)
+
+
+def test_the_ideal_serves_every_small_tenants_job_first() -> None:
+    policy = SmallFirst("big")
+    ranks = [
+        policy.rank(None, Candidate(id="", tenant=tenant, seq=seq), 1, 1)  # type: ignore[arg-type]
+        for tenant, seq in (("ant", 10**12), ("big", 1), ("big", 2))
+    ]
+    assert ranks == sorted(ranks)
+
+
+def test_progress_is_told_now_and_then() -> None:
+    told: list[int] = []
+    simulate(multi_tenant(seed=1, jobs=1_200), POLICIES["fifo"](), told.append)
+    assert len(told) == 2
+    assert 500 <= told[0] < 1_000 <= told[1] < 1_200
+
+
+# -- the promise -------------------------------------------------------------------------------------------------
+
+
+def test_small_tenants_do_not_wait_for_the_flood_of_a_big_one_which_hardly_notices() -> None:
+    """90/3/3/2/2 at 1.25 times capacity: p95 wait at least 36 times lower than under fifo, p95 latency at most 3 % up.
+
+    A burst of 4,000 jobs through 16 slots, 40 to 60 ms each: 10 s, in which a queue of 2.5 s builds up. Seven seeds in
+    a row. What the big tenant pays differs from burst to burst (1.2 to 4.0 % over 40 seeds, above 3 % in 12 of them)
+    because the last arrivals do; it is the same under an ideal policy, so the limit is one for the median.
+    """
+    promised = sorted(simulation.PROMISED)
+    assert promised == ["tiered", "wfq"]
+    report = Report(bench="simulate", run={})
+    found = simulation.cells(report, Progress(io.StringIO()), Plan(policy="wfq"), promised)
+    assert {name: len(results) for name, results in found.items()} == dict.fromkeys(found, 7)
+    ideals = simulation.prices(found["small_first"], found["fifo"])
+    for name in promised:
+        prices = simulation.prices(found[name], found["fifo"])
+        middle = simulation.medians(prices)
+        assert min(price.small_p95_wait for price in prices) >= 36
+        assert middle.big_p95_latency <= 1.03
+        assert judge(name, middle) == []
+        for price, best in zip(prices, ideals, strict=True):
+            assert abs(price.big_p95_latency - best.big_p95_latency) < 0.0005
+            assert abs(price.big_mean_latency - best.big_mean_latency) < 0.0005
+        # The mean, for the record: 11.1 %. A tenth of the work is done sooner, so the rest is done later.
+        assert middle.big_mean_latency == pytest.approx(1.111, abs=0.002)
+
+
+def test_fifo_keeps_neither_promise_so_the_test_can_fail() -> None:
+    assert len(judge("wfq", Price(small_p95_wait=1.0, big_p95_latency=1.031, big_mean_latency=1.0))) == 2
+
+
+# -- the command -------------------------------------------------------------------------------------------------
+
+
+def test_only_the_plan_as_it_is_by_default_is_judged() -> None:
+    assert Plan(policy="wfq").judged
+    assert Plan(policy="tiered").judged
+    assert not Plan(policy="ring").judged
+    assert not Plan(policy="wfq", load=2.0).judged
+    assert not Plan(policy="wfq", jobs=100).judged
+    assert not Plan(policy="wfq", seeds=1).judged
+
+
+def test_the_command_offers_the_plan_of_the_test() -> None:
+    defaults = {option.name: option.default for option in EXPERIMENTS["simulate"].options}
+    assert Plan(**defaults) == Plan(policy="tiered")
+
+
+def test_simulate_needs_no_server_and_writes_figures_and_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [tmp_path / f"{number}.json" for number in range(2)]
+    for file in files:
+        options = ("--policy", "wfq", "--load", "1.25", "--jobs", "300", "--seeds", "2", "--json", str(file))
+        call_command("bench", "simulate", *options)
+    first, second = (json.loads(file.read_text()) for file in files)
+    figures = first["figures"]
+    assert figures["jobs_per_s"] > 0
+    assert figures["small_p95_wait_ratio"] > 1
+    assert figures["small_p95_wait_ratio_min"] <= figures["small_p95_wait_ratio"]
+    assert figures["big_p95_latency_ratio"] <= figures["big_p95_latency_ratio_max"]
+    assert {"big_mean_latency_ratio", "ideal_big_p95_latency_ratio", "fifo_small_p95_wait_ms"} <= figures.keys()
+    assert (first["run"]["server"], first["run"]["policy"], first["run"]["seed"]) == (None, "wfq", 42)
+    assert [(row["seed"], row["policy"]) for row in first["rows"]] == [
+        (seed, policy) for seed in (42, 43) for policy in ("fifo", "small_first", "wfq")
+    ]
+    # All but the speed of this machine is the same again.
+    assert {**figures, "jobs_per_s": 0} == {**second["figures"], "jobs_per_s": 0}
+    assert first["rows"] == second["rows"]
+    assert "p95 wait of the small tenants" in capsys.readouterr().out
+
+
+def test_another_policy_or_seed_has_another_digest(tmp_path: Path) -> None:
+    found = set()
+    for words in (("--policy", "wfq"), ("--policy", "tiered"), ("--policy", "wfq", "--seed", "43")):
+        file = tmp_path / "figures.json"
+        call_command("bench", "simulate", "--jobs", "300", "--seeds", "1", *words, "--json", str(file))
+        found.add(json.loads(file.read_text())["figures"]["digest"])
+    assert len(found) == 3
+    assert max(found) < 2**53, "a reader of JSON keeps it exactly"
+
+
+def test_nothing_to_compare_is_null(tmp_path: Path) -> None:
+    """One job waits for nothing: a ratio of two zeros is no number."""
+    file = tmp_path / "figures.json"
+    call_command("bench", "simulate", "--policy", "fifo", "--jobs", "1", "--seeds", "1", "--json", str(file))
+    written = json.loads(file.read_text())
+    assert written["figures"]["small_p95_wait_ratio"] is None
+    assert len(written["rows"]) == 2
+
+
+def test_the_big_tenant_is_the_one_that_sends_most() -> None:
+    assert multi_tenant(seed=1, jobs=1).big == BIG
