@@ -16,7 +16,7 @@ from queueapp.store.connection import translate_errors
 from queueapp.store.keys import ShardKeys
 from queueapp.store.reads import check_replies, queue_job_reads, read_jobs
 from queueapp.store.records import Enqueued, JobRecord, NewJob
-from queueapp.store.store import server_clock
+from queueapp.store.sending import server_clock
 
 T = TypeVar("T")
 

@@ -8,18 +8,14 @@ was lost: a script recognises the repeat. The store itself sends a call once mor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import redis
-from redis.exceptions import ConnectionError as ServerGone
-from redis.exceptions import NoScriptError, ResponseError
-from redis.exceptions import TimeoutError as ServerSilent
 
-from queueapp.errors import StoreError
 from queueapp.store import calls
-from queueapp.store.calls import Call, Reply
+from queueapp.store.calls import Reply
 from queueapp.store.connection import translate_errors
-from queueapp.store.keys import GLOSSARY, ShardKeys
+from queueapp.store.keys import ShardKeys
 from queueapp.store.records import (
     Completed,
     Cursor,
@@ -42,24 +38,15 @@ from queueapp.store.records import (
     Word,
 )
 from queueapp.store.rows import leased_job
-from queueapp.store.scripts import Argument
+from queueapp.store.sending import Sender
 from queueapp.store.wait_facts import WaitFacts, wait_facts
 
-T = TypeVar("T")
 
-
-def server_clock() -> int:
-    """The clock override that means: use the server's TIME."""
-    return 0
-
-
-class Store:
+class Store(Sender):
     """Transitions of one shard. `client` must not decode replies; `clock_ms` replaces the server's clock in tests."""
 
     def __init__(self, client: redis.Redis, keys: ShardKeys, *, clock_ms: Callable[[], int] | None = None) -> None:
-        self.client = client
-        self.keys = keys
-        self._clock_ms = clock_ms or server_clock
+        super().__init__(client, keys, clock_ms=clock_ms)
         self._task_names: dict[bytes, str] = {}
 
     # -- a job's life ----------------------------------------------------------------------------------------------
@@ -320,78 +307,9 @@ class Store:
 
     # -- how calls are made ----------------------------------------------------------------------------------------
 
-    def _call(
-        self,
-        name: str,
-        groups: calls.Groups | None = None,
-        read: Callable[[Reply], Any] = lambda reply: reply,
-        **arguments: Argument,
-    ) -> Call[Any]:
-        return calls.call(name, self._clock_ms(), read, groups, **arguments)
-
-    def _words(self, name: str, **groups: Sequence[Sequence[Argument]]) -> list[Word]:
-        return self._run(self._call(name, groups, calls.words))
-
-    def _by_id(self, name: str, ids: Sequence[str], **arguments: Argument) -> list[str]:
-        answers: list[str] = []
-        for first in range(0, len(ids), calls.MAX_IDS_PER_CALL):
-            page = ids[first : first + calls.MAX_IDS_PER_CALL]
-            answers += self._run(self._call(name, calls.ids(page), calls.words, **arguments))
-        return answers
-
     def _lead(self, verb: str, owner: str, nonce: str, ttl_ms: int) -> Term:
         epoch, ttl = self._run(self._call("lead", verb=verb, owner=owner, nonce=nonce, ttl_ms=ttl_ms))
         return Term(epoch=epoch, nonce=nonce, ttl_ms=ttl)
-
-    def _run(self, call: Call[T]) -> T:
-        with translate_errors():
-            try:
-                reply = self._send(call)
-            except (ServerGone, ServerSilent):
-                reply = self._send(call)  # replay-safe: the script recognises a repeat
-            except ResponseError as error:
-                if "WRONGTYPE" in str(error):
-                    raise self._wrong_type() from error
-                raise
-        return call.result(reply)
-
-    def _wrong_type(self) -> StoreError:
-        """Names the key that another program (or an older release) made under our prefix."""
-        for name, (kind, _) in GLOSSARY.items():
-            if "<" not in name:
-                found = self.client.type(self.keys[name]).decode()  # type: ignore[union-attr]
-                if found not in ("none", kind):
-                    return StoreError(
-                        f"The key {self.keys[name]} is a {found}, and Ductor keeps a {kind} there: another program "
-                        f"uses the same names. Give one of them another NAMESPACE or database, or delete the key."
-                    )
-        return StoreError(
-            f"A key under {self.keys.prefix} has a type that Ductor does not write; see `queueapp.store.keys`."
-        )
-
-    def _send(self, call: Call[Any]) -> Reply:
-        arguments = (1, self.keys.prefix, *call.argv)
-        try:
-            return self.client.evalsha(call.script.sha, *arguments)  # type: ignore[no-any-return, arg-type]
-        except NoScriptError:
-            return self.client.eval(call.script.text, *arguments)  # type: ignore[no-any-return, arg-type]
-
-    def _run_all(self, batch: Sequence[Call[T]]) -> list[T]:
-        """Several calls in one round trip. What the server did not know or did not answer is sent again by itself."""
-        if len(batch) < 2:
-            return [self._run(call) for call in batch]
-        with translate_errors():
-            try:
-                pipeline = self.client.pipeline(transaction=False)
-                for call in batch:
-                    pipeline.evalsha(call.script.sha, 1, self.keys.prefix, *call.argv)
-                replies: list[Any] = pipeline.execute(raise_on_error=False)
-            except (ServerGone, ServerSilent):
-                replies = [NoScriptError()] * len(batch)
-        return [
-            self._run(call) if isinstance(reply, Exception) else call.result(reply)
-            for call, reply in zip(batch, replies, strict=True)
-        ]
 
     def _leases(self, reply: Reply) -> dict[str, Any]:
         rows, runnable, next_due_ms, now_ms = reply[:4]
