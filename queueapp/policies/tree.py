@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from queueapp.policies.keyed import POINTER, Keyed
+from queueapp.policies.lanes import Lane, TenantWork
 from queueapp.policies.node import Node, Pointers
 from queueapp.policies.protocol import Candidate, Place, Policy
 
-BOOST = 10
-"""`continue` jobs of a lane in a row that may pass its waiting `start` jobs."""
 SMALLEST_CHARGE = 1.0
 FLOOR_RUN = 9
 """Jobs in a row that guaranteed minima may give: the tenth goes by the policy's turn."""
@@ -53,41 +52,6 @@ class Charge:
     """Its tenant was below its guaranteed minimum: the root was not charged, and is not settled."""
 
 
-@dataclass(slots=True)
-class _Lane:
-    """The pending jobs of one lane by rank. `boost` counts the `continue` jobs that passed in a row."""
-
-    fresh: Pointers = field(default_factory=Pointers)
-    continued: Pointers = field(default_factory=Pointers)
-    boost: int = 0
-
-    def __len__(self) -> int:
-        return len(self.fresh) + len(self.continued)
-
-    def head(self) -> Place:
-        """The least place of the lane, which is not empty."""
-        heads = (self.fresh.first(), self.continued.first())
-        return min(head[:2] for head in heads if head is not None)
-
-    def turn(self) -> Pointers:
-        """The queue whose turn it is: 10 continued jobs to one fresh one, while both wait."""
-        return self.continued if len(self.continued) and (not len(self.fresh) or self.boost < BOOST) else self.fresh
-
-    def served(self, queue: Pointers) -> None:
-        """A job of `queue` is about to be taken."""
-        self.boost = self.boost + 1 if queue is self.continued and len(self.fresh) else 0
-
-
-@dataclass(slots=True)
-class _Tenant:
-    """A tenant with waiting jobs, or with a tag at the root. `lanes` are those with pending jobs."""
-
-    node: Node
-    lanes: dict[str, _Lane] = field(default_factory=dict)
-    waiting: int = 0
-    """Pending jobs, and those that wait for their time."""
-
-
 class Tree:
     """The pending jobs of one pool under `policy`. `estimate` gives the cost of a job that declared none."""
 
@@ -100,7 +64,7 @@ class Tree:
         """Jobs in a row that guaranteed minima gave."""
         self._limits: dict[tuple[str, str], Limits] = {}
         self._minima: dict[str, int] = {}
-        self._tenants: dict[str, _Tenant] = {}
+        self._tenants: dict[str, TenantWork] = {}
         self._jobs: dict[str, Candidate] = {}
         self._parked: dict[str, Candidate] = {}
         self._leases: dict[str, tuple[str, str]] = {}
@@ -174,7 +138,7 @@ class Tree:
     def push(self, job: Candidate, rank: float | None = None) -> None:
         """`job` becomes pending: new, due, or back with its old seq and `rank` after recovery or a return."""
         tenant = self._tenant(job.tenant)
-        lane = tenant.lanes.setdefault(job.lane, _Lane())
+        lane = tenant.lanes.setdefault(job.lane, Lane())
         if rank is None:
             rank = self.policy.rank(self.root, job, self._cost(job), self.limits(job.tenant).weight)
         if self._parked.pop(job.id, None) is None:
@@ -305,7 +269,7 @@ class Tree:
                 pass
 
     def queue_of(self, tenant: str, lane: str, *, continued: bool) -> Pointers:
-        held = self._tenant(tenant).lanes.setdefault(lane, _Lane())
+        held = self._tenant(tenant).lanes.setdefault(lane, Lane())
         return held.continued if continued else held.fresh
 
     def admits(self, tenant: str, lane: str) -> bool:
@@ -354,10 +318,10 @@ class Tree:
         else:
             self._touched[tenant, lane] = None
 
-    def _tenant(self, name: str) -> _Tenant:
+    def _tenant(self, name: str) -> TenantWork:
         held = self._tenants.get(name)
         if held is None:
-            held = self._tenants[name] = _Tenant(node=Node(root=self.root))
+            held = self._tenants[name] = TenantWork(node=Node(root=self.root))
         return held
 
     def _refresh_tenant(self, tenant: str) -> None:
@@ -391,7 +355,7 @@ class Tree:
         limits = self.limits(tenant, lane)
         return not limits.paused and (limits.ceiling is None or self.in_flight(tenant, lane) < limits.ceiling)
 
-    def _queue(self, lane: _Lane, job: Candidate) -> Pointers:
+    def _queue(self, lane: Lane, job: Candidate) -> Pointers:
         return lane.continued if self._is_continued(job) else lane.fresh
 
     def _is_continued(self, job: Candidate) -> bool:
