@@ -24,8 +24,8 @@ DJANGOS = ("5.2", "6.0", "6.1")
 CELL_EXTRAS = "api,cache,prometheus,test"
 CELL_LIMIT_S = 120
 OLD_REDIS = "redis==5.2.1"
-OWN_CELLS = ("faults", "long", "image", "packaging", "browser")
-"""Markers of tests that `make test` leaves to cells of their own."""
+OWN_CELLS = ("faults", "long", "image", "packaging", "browser", "thorough")
+"""Markers of tests that `make test` leaves to cells of their own; `thorough` is `make test-long`."""
 USUAL = " and ".join(f"not {marker}" for marker in OWN_CELLS)
 MOMENTS = (
     "tests/conformance",

@@ -4,6 +4,7 @@
     make demo       the main job, with real processes
     make test       unit, Lua, model and integration tests against a real server
     make test-all   the matrix of versions, databases and servers; packages, browser; faults and long properties
+    make test-long  thousands of examples for each policy, by hand: an hour or more
     make check      ruff, mypy, import-linter, migrations, Django's checks
 
 DUCTOR_PYTHON names the interpreter to use (a path, or a version such as 3.12). Words after the verb, or ARGS="..." with
@@ -78,7 +79,23 @@ def test_all(arguments: list[str]) -> list[Outcome]:
     return matrix.run_all(MAIN)
 
 
-VERBS = {"setup": None, "demo": demo, "test": test, "test-all": test_all, "check": check}
+def test_long(arguments: list[str]) -> list[Outcome]:
+    say("\n== thorough tests: pytest, two processes, each with a server of its own")
+    begun = time.monotonic()
+    code = matrix.pytest(MAIN, "thorough", "--timeout=3600", *arguments)
+    return [
+        Outcome("thorough", "passed" if code == 0 else f"failed (exit {code})", time.monotonic() - begun, code != 0)
+    ]
+
+
+VERBS = {
+    "setup": None,
+    "demo": demo,
+    "test": test,
+    "test-all": test_all,
+    "test-long": test_long,
+    "check": check,
+}
 
 
 def summary(outcomes: list[Outcome], seconds: float) -> None:

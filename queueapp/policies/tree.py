@@ -171,6 +171,7 @@ class Tree:
                 self._touch(job.tenant, job.lane)
             else:
                 self.flush()
+                self._forget(job.tenant)
         return job
 
     def pick(self) -> Charge | None:

@@ -296,3 +296,14 @@ def test_limits_of_those_below_are_read_together(shard: Shard, below: int) -> No
     shard.store.configure(1, scopes=[ScopeLimits(tenant=name, min_share=1) for name in names])
     seen = commands(shard, lambda: shard.lease(below))
     assert seen["hget"] <= 10
+
+
+def test_a_turn_that_heartbeats_move_is_moved_in_both(shard: Shard) -> None:
+    """A job of its own turn, charged as it runs, of a tenant that is below its minimum since."""
+    shard.add(*(shard.job("small") for _ in range(3)))
+    (job,) = shard.lease(1)
+    minimum(shard, 1, "small", 2)
+    shard.now_ms += 20_000
+    shard.store.extend_lease([(job.id, 1)], LEASE_MS)
+    seen = shard.snapshot()
+    assert dict(seen["floor"]) == dict(seen["walk"]) == {b"small": 20_000.0}

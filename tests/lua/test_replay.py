@@ -66,6 +66,7 @@ def scene(shard: Shard, name: str) -> Act:
         "trim": lambda: [store.trim(**keep) is not None],
         "peek": lambda: store.peek(5),
         "oldest": lambda: store.oldest(lanes=[("a", "main")]),
+        "explain": lambda: store.explain(waiting, live_ms=1_000, most=10, walked=10, looks=100),
         "browse": lambda: store.browse("dead", count=5, tenant="a"),
         "verify": store.verify,
     }

@@ -158,7 +158,7 @@ def test_no_wake_is_lost_and_no_limit_is_passed(policy: str, seed: int) -> None:
     assert crowd.most_parks <= PARKS_PER_PICK
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 @pytest.mark.timeout(3600)
 @every_policy
 def test_no_wake_is_lost_for_long(policy: str) -> None:

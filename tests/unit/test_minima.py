@@ -95,6 +95,10 @@ class TestTheCheck:
             "The guaranteed minima in the pool 'default' add up to 18, more than 90% of its ceiling, 19."
         ]
         assert warned("another") == warned() == []
+        for nothing_to_share in (0, None):
+            pool.max_in_flight = nothing_to_share
+            pool.save()
+            assert warned("default") == []
 
     def test_it_is_one_of_djangos_checks_of_a_database(self, pool: Pool) -> None:
         limits(pool, "acme", min_share=20).save()

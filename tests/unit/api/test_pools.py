@@ -164,8 +164,8 @@ def test_a_tenant_with_its_limits(opened: None, ask: Callable[..., Any]) -> None
         "active": 1,
         "dead": 1,
         "limits": [
-            {"lane": "", "weight": 2.0, "max_in_flight": 1, "paused": False},
-            {"lane": "bulk", "weight": 1.0, "max_in_flight": None, "paused": True},
+            {"lane": "", "weight": 2.0, "max_in_flight": 1, "min_share": 0, "paused": False},
+            {"lane": "bulk", "weight": 1.0, "max_in_flight": None, "min_share": 0, "paused": True},
         ],
     }
 
