@@ -1,8 +1,9 @@
 """What is told of the fairness certificate: a pool's summary to who may speak for every tenant, a tenant's own share to
 that tenant.
 
-A tenant never sees another's name or figures. Nor does it see the pool's summary: in a pool of two, an index and one's
-own figures tell the other's. Its own share is told, from which follows what all the others had together.
+A tenant never sees another's name or figures. Nor does it see the pool's summary, nor a lag and its bound: in a pool of
+two, an index and one's own figures tell the other's, and a bound tells its largest job. Its own share is told, from which
+follows what all the others had together.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from queueapp.inspection.fairness import Certificate
 
 SUMMARY = ("window_s", "unit", "units", "jobs", "states", "jain_service", "jain_count", "jain_entitled", "whole")
-OWN = ("state", "jobs", "units", "share", "entitled_share", "ratio", "wait_s", "lag", "lag_bound")
+OWN = ("state", "jobs", "units", "share", "entitled_share", "ratio", "wait_s")
 
 
 def summary(found: Certificate) -> dict[str, Any]:

@@ -218,7 +218,7 @@ class Pools(Page):
 
 
 class OwnShare(Shape):
-    """What a tenant had of a pool in the last minutes, against what it was entitled to. Of others nothing is told."""
+    """What a tenant had of a pool in the last minutes, against what it was entitled to. No other tenant is told of."""
 
     window_s = serializers.FloatField(help_text=_("Seconds that were looked at."))
     unit = serializers.CharField(help_text=_("Of cost: “ms”, or the pool's own word."))
@@ -233,10 +233,6 @@ class OwnShare(Shape):
     wait_s = serializers.FloatField(
         allow_null=True, help_text=_("How long the first job in line has waited; null when none is.")
     )
-    lag = serializers.FloatField(
-        allow_null=True, help_text=_("How far it is behind, in units; null where the policy promises nothing.")
-    )
-    lag_bound = serializers.FloatField(allow_null=True, help_text=_("The most that the policy promises for that."))
 
 
 class Fairness(Shape):

@@ -598,3 +598,15 @@ def test_a_pool_without_keys_never_looks_for_them(shard: Shard) -> None:
                 touched.append(event["command"].replace(shard.keys.prefix, ""))
     assert touched
     assert [command for command in touched if any(f" {name}" in command for name in OF_KEYS)] == []
+
+
+@pytest.mark.parametrize("policy", ["tiered", "fifo", "wfq"])
+def test_a_tenant_whose_last_sub_lanes_park_leaves_the_walk(shard: Shard, policy: str) -> None:
+    """More park than a call lets step aside: its lane is passed over, and then empty."""
+    shard.store.configure(1, pool=PoolConf(policy=policy))
+    for _ in range(2):
+        shard.add(*(keyed(shard, f"k{number}") for number in range(17)))
+    assert len(shard.lease(40)) == 17
+    assert "walk" not in shard.snapshot()
+    assert shard.lease(5) == []
+    assert shard.store.verify() == []

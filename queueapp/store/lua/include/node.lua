@@ -93,6 +93,14 @@ end
 local function drop(N, c)
   displace(N, c, N.S[c])
   N.S[c], N.dirty[c] = false, true
+  if N.skip[c] then -- what is gone holds nothing back
+    N.skip[c], N.skipped, N.hidden, N.hidden_tie = nil, N.skipped - 1, nil, nil
+    for h in pairs(N.skip) do
+      if not N.hidden or before(N.S[h], N.tie[h], N.hidden, N.hidden_tie) then
+        N.hidden, N.hidden_tie = N.S[h], N.tie[h]
+      end
+    end
+  end
 end
 
 local function flush(N)
