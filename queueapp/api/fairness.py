@@ -2,8 +2,8 @@
 that tenant.
 
 A tenant never sees another's name or figures. Nor does it see the pool's summary, nor a lag and its bound: in a pool of
-two, an index and one's own figures tell the other's, and a bound tells its largest job. Its own share is told, from which
-follows what all the others had together.
+two, an index and one's own figures tell the other's, and a bound tells its largest job. Its own share is told, from
+which follows what all the others had together.
 """
 
 from __future__ import annotations
