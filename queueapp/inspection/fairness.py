@@ -210,6 +210,8 @@ def _presence(service: Service, entry: TenantService) -> float:
         total += units
         if position in entry.minutes:
             there += units
+        elif entry.pointer is not None and entry.since_ms is None:
+            there += units  # its first job was not read: rather starved than unseen
         elif entry.pointer is not None and entry.since_ms is not None:
             end_ms = min(minute.start_ms + MINUTE_MS, service.now_ms)
             waited_ms = end_ms - max(minute.start_ms, entry.since_ms)

@@ -20,6 +20,7 @@ from queueapp.store import service as service_reads
 from queueapp.store.records import PoolConf, Returned, ScopeLimits
 from queueapp.store.service import MINUTE_MS, Minute, Service, TenantService
 from tests.lua.harness import Shard, completed
+from tests.lua.keyed import keyed
 from tests.unit.conftest import RoundTrips
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -90,6 +91,22 @@ def test_how_tenants_stand(shard: Shard) -> None:
     assert sum(found.states.values()) == len(found.tenants)
     shard.store.configure(2, pool=PoolConf(cost_unit="pages", paused=True))
     assert {one.state for one in seen(shard).tenants} == {Standing.PAUSED}
+
+
+@pytest.mark.parametrize(("keys", "state"), [((), Standing.STARVED), (("k",), Standing.BEHIND)])
+def test_who_gets_nothing_is_seen_whatever_keys_its_jobs_have(
+    shard: Shard, keys: tuple[str, ...], state: Standing
+) -> None:
+    """How long a job with keys has waited is not read, so it is not called starved."""
+    shard.store.configure(1, pool=PoolConf(policy="fifo", cost_unit="pages"))
+    shard.add(*(shard.job("big", cost=10) for _ in range(60)))
+    shard.add(*(keyed(shard, *keys, limit=1000, tenant="small", cost=10) for _ in range(60)))
+    for _ in range(40):
+        shard.now_ms += 10_000
+        shard.store.complete([completed(job) for job in shard.lease(1)])
+    small = of(seen(shard), "small")
+    assert (small.state, small.units) == (state, 0)
+    assert small.entitled_units > 0
 
 
 def test_a_ceiling_is_what_binds_it_also_while_a_slot_is_free(shard: Shard) -> None:
