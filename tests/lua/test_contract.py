@@ -57,6 +57,13 @@ def test_widths_of_groups_are_those_of_the_contract(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_no_script_comes_near_the_200_local_names_that_lua_allows(name: str) -> None:
+    outside_of_blocks = re.sub(r"^do\b.*?^end$", "", body(name), flags=re.MULTILINE | re.DOTALL)
+    listed = re.findall(r"^local (?:function )?([\w, ]+)", outside_of_blocks, flags=re.MULTILINE)
+    assert sum(names.count(",") + 1 for names in listed) <= 190
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_store_has_a_method_of_the_same_name(name: str) -> None:
     method = getattr(Store, METHODS.get(name, name))
     assert inspect.getdoc(method)

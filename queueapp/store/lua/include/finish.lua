@@ -1,6 +1,8 @@
 -- The end of an attempt, for the holder of the lease only. One word per job: done, retry, dead, stale, gone.
 -- Every record of a failed or lost attempt is `kind|attempt|worker|at|` and the JSON that the worker wrote.
 local held = {} -- worker → ids whose lease ended in this call
+local end_lease, write_held, give_back, recover, finish_all
+do -- a script has 200 local names at most
 
 local function record_attempt(run, kind, json)
   local key = P .. 'errors:' .. run.id
@@ -9,14 +11,14 @@ local function record_attempt(run, kind, json)
 end
 
 -- The lease of an attempt ends: its places in active, held and the slots are given back.
-local function end_lease(run)
+function end_lease(run)
   remove_from('active', run.id)
   append(held, run.w, run.id)
   if release_slots(run.t, run.l, run.id) then touch(run.t, run.l) end
   if run.k then sub.release(run.k, run.id) end
 end
 
-local function write_held()
+function write_held()
   for worker, ids in pairs(held) do variadic('SREM', P .. 'held:' .. worker, ids) end
   held = {}
 end
@@ -68,7 +70,7 @@ local function finish_failed(run, run_ms, cost, retry_ms, reason, group, json)
 end
 
 -- Back to the place in line that the job had, or for `delay_ms` into the scheduled set. `fields` are written with it.
-local function give_back(run, row, delay_ms, fields)
+function give_back(run, row, delay_ms, fields)
   hash_holds_state(run.id)
   if delay_ms > 0 then
     redis.call('HSET', P .. 'run:' .. run.id, 's', 's', 'rd', now + delay_ms, unpack(fields))
@@ -84,7 +86,7 @@ end
 
 -- A lease that expired, or whose worker is lost. Only a job that had begun counts it as a crash; another is forgiven.
 -- The attempt did not end: what its worker says later is stale.
-local function recover(run, row)
+function recover(run, row)
   read_history(run)
   record_attempt(run, 'lost', '{}')
   count('lost')
@@ -105,7 +107,7 @@ end
 
 -- All rows of the group `finished`: kind (completed, failed), id, attempts, run_ms, cost, retry_ms, reason, group,
 -- blob. Reads and checks everything first, then writes. Answers one word per row.
-local function finish_all(rows)
+function finish_all(rows)
   local runs, words, seen, reached, fields, names, taught = {}, {}, {}, {}, {}, {}, {}
   for i, f in ipairs(rows) do
     local id, attempts = f[2], tonumber(f[3])
@@ -140,4 +142,5 @@ local function finish_all(rows)
     end
   end
   return words
+end
 end

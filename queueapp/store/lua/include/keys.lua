@@ -40,10 +40,12 @@
 --
 -- Cost. Jobs without keys: nothing, not a command. With: per sub-lane and call two ZRANGE, a ZCARD a key, one write;
 -- for all one HMGET of `parked`; a lease and its end ZADD and ZREM a key, and one ZRANGE a key given back.
-local SWEEP_MS, LOOKED_AT, MOVED_MOST = 1000, 64, 8
 local sub = {touched = {}, offers = {}}
+local sub_lane
+do -- a script has 200 local names at most
+local SWEEP_MS, LOOKED_AT, MOVED_MOST = 1000, 64, 8
 
-local function sub_lane(queue, ks) return queue .. '|@' .. ks end
+function sub_lane(queue, ks) return queue .. '|@' .. ks end
 
 -- Call before the first change of the sub-lane. `leased`: a job of it was.
 function sub.touch(set, leased)
@@ -188,4 +190,5 @@ function sub.sweep(limit, when)
     sub.offer(digest)
   end
   return #due == limit
+end
 end

@@ -2,6 +2,8 @@
 -- A row of the reply: id, attempts, errors, crashes, lease start, deadline, task number, text of the row, ready since
 -- ('' = as the row says). seq = stored: no new lease, the same jobs again. seq < stored: a call that came too late.
 
+local caller, lease
+do -- a script has 200 local names at most
 -- Rows that the call with this seq leased before.
 local function leased_before(worker, seq)
   local rows = {}
@@ -79,7 +81,7 @@ local function commit_leases(found, worker, seq, lease_ms, begin)
 end
 
 -- What is known of the caller: {seq, alone} of its last call; nil for a call that came too late.
-local function caller(worker, seq)
+function caller(worker, seq)
   local known = redis.call('HMGET', P .. 'worker:' .. worker, 'seq', 'alone')
   local last = tonumber(known[1] or -1)
   if tonumber(seq) < last then return nil end
@@ -88,7 +90,7 @@ end
 
 -- Leases up to `want` jobs for `worker`, which `caller` knew; answers the rows, and whether sub-lanes are left that had
 -- to step aside and could not in one call.
-local function lease(known, worker, seq, want, begin, lease_ms)
+function lease(known, worker, seq, want, begin, lease_ms)
   if tonumber(seq) == known.seq then return leased_before(worker, seq) end
   local key = P .. 'worker:' .. worker
   local held_ = redis.call('SCARD', P .. 'held:' .. worker)
@@ -104,4 +106,5 @@ local function lease(known, worker, seq, want, begin, lease_ms)
   redis.call('PEXPIRE', key, math.max(60000, lease_ms * 20))
   redis.call('ZADD', P .. 'workers', now, worker)
   return rows, found.more
+end
 end

@@ -4,6 +4,8 @@
 -- tenant's lanes, job = first of the lane's queue; continuations are preferred 10 : 1 inside one lane only.
 local lanes = {}
 local MAX_REPLY_BYTES = 1048576
+local is_pointer, pick
+do -- a script has 200 local names at most
 local MAX_ASIDE = 16 -- sub-lanes that step aside in one call
 
 local function new_queue(set)
@@ -24,7 +26,7 @@ local function lane_of(t, l)
   return L
 end
 
-local function is_pointer(id) return id and string.byte(id) == 64 end -- '@': a sub-lane (keys.lua)
+function is_pointer(id) return id and string.byte(id) == 64 end -- '@': a sub-lane (keys.lua)
 
 -- (id, rank, member) of the first job that was not taken yet, and the queue that holds it: a sub-lane, or Q. Chunks
 -- double, so that a short visit reads little. A sub-lane that comes to the front is opened: from then on its head
@@ -192,7 +194,7 @@ end
 
 -- Picks up to `want` jobs. `alone` = the caller holds nothing, so that it may take a suspect (a job that twice crashed
 -- its worker): a suspect is leased by itself, else passed over.
-local function pick(want, alone)
+function pick(want, alone)
   local root = node('')
   local found = {jobs = {}, expired = {}, broken = {}, passed = {}, aside = {}, bytes = 0, whole = false}
   load_order(root, want + 1)
@@ -215,4 +217,5 @@ local function pick(want, alone)
     end
   end
   return found
+end
 end

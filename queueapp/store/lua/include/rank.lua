@@ -1,5 +1,7 @@
 -- Order inside a lane: the lower rank runs first, equal ranks by the number of submission, `seq`, which is exact below
 -- 2^53. queueapp/policies has each policy's definition and bound; here is the same arithmetic.
+local rank, old_rank, take_seq
+do -- a script has 200 local names at most
 local PRIORITY_STEP = 35184372088832 -- 2^45: ranks between two priorities
 local WITHOUT_DEADLINE = 8e15        -- later than any moment
 
@@ -9,7 +11,7 @@ end
 
 -- The rank of a job that becomes pending. `job` has tenant, lane, task number, priority, cost and deadline (nil = none)
 -- as a row has them; `ready` is the moment from which its waiting counts. Under wfq the tenant's finish tag moves on.
-local function rank(job, seq, ready)
+function rank(job, seq, ready)
   local policy = pool.policy
   if pool.tiered then return seq - clamp(job.priority) * PRIORITY_STEP end
   if policy == 'priority' then return (100 - clamp(job.priority)) * PRIORITY_STEP + seq end
@@ -28,13 +30,14 @@ local function rank(job, seq, ready)
 end
 
 -- The rank of a job that keeps its place: that of its lease, where the same rule gave it and no row can tell it again.
-local function old_rank(run, row)
+function old_rank(run, row)
   local rule, r = string.match(run.r or '', '^([^|]+)|(.+)$')
   if rule and rule == pool.kept then return tonumber(r) end
   return rank(row, tonumber(row.seq, 16), ready_of(row, run))
 end
 
 -- Reserves n sequence numbers; the first of them.
-local function take_seq(n)
+function take_seq(n)
   return redis.call('HINCRBY', P .. 'policy', 'seq', n) - n + 1
+end
 end
