@@ -15,45 +15,47 @@ if TYPE_CHECKING:
     from queueapp.producer.backoff import Retry
     from queueapp.producer.bulk import Outcome, aenqueue_many, enqueue_many
     from queueapp.producer.concurrency import Key
+    from queueapp.producer.once import Debounce, Singleton
     from queueapp.producer.task import task
     from queueapp.producer.tenancy import current_tenant, tenant
+    from queueapp.schedules.declared import schedule
 
 __all__ = [
+    "Debounce",
     "Key",
     "Outcome",
     "Retry",
+    "Singleton",
     "aenqueue_many",
     "backoff",
     "current_tenant",
     "enqueue_many",
     "errors",
+    "schedule",
     "signals",
     "task",
     "tenant",
 ]
 
 _HOMES = {
+    "Debounce": "queueapp.producer.once:Debounce",
     "Key": "queueapp.producer.concurrency:Key",
     "Outcome": "queueapp.producer.bulk:Outcome",
     "Retry": "queueapp.producer.backoff:Retry",
+    "Singleton": "queueapp.producer.once:Singleton",
     "aenqueue_many": "queueapp.producer.bulk:aenqueue_many",
     "backoff": "queueapp.producer.backoff",
     "current_tenant": "queueapp.producer.tenancy:current_tenant",
     "enqueue_many": "queueapp.producer.bulk:enqueue_many",
     "errors": "queueapp.errors",
+    "schedule": "queueapp.schedules.declared:schedule",
     "signals": "queueapp.signals",
     "task": "queueapp.producer.task:task",
     "tenant": "queueapp.producer.tenancy:tenant",
 }
 
 
-_NOT_YET = frozenset({"Debounce", "Singleton", "schedule"})
-"""Names of later releases, refused by name until there is something behind them."""
-
-
 def __getattr__(name: str) -> Any:
-    if name in _NOT_YET:
-        raise import_module("queueapp.errors").NotYet(f"queueapp.{name} is planned but not there yet.")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, _, attribute = _HOMES[name].partition(":")

@@ -15,9 +15,10 @@ class QueueAppConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from queueapp import checks, database_checks, sync  # noqa: F401  (importing `checks` registers them)
+        from queueapp import checks, database_checks, schedules, sync  # noqa: F401  (importing `checks` registers them)
 
         sync.connect()
+        schedules.connect()
         if apps.is_installed("django_prometheus"):
             from queueapp.inspection.collector import STORE
             from queueapp.monitoring.page import register

@@ -21,10 +21,11 @@ from django.core.management import find_commands
 from django.utils.module_loading import import_string
 
 from queueapp import conf
-from queueapp.models import Pool
+from queueapp.errors import InvalidPolicy
+from queueapp.policies import custom
+from queueapp.policies.registry import DIRECT, POLICIES
 from queueapp.producer.discovery import load_tasks
 from queueapp.setting_readers import READERS
-from queueapp.validators import PLANNED_POLICIES
 
 COMMANDS = frozenset({"worker", "scheduler", "bench", "stack", "ductor"})
 """Our commands that another app could have, too."""
@@ -33,9 +34,6 @@ TENANT_MIDDLEWARE = "queueapp.middleware.TenantMiddleware"
 
 BACKEND_KEYS = frozenset({"BACKEND", "QUEUES", "OPTIONS"})
 """What an alias of TASKS may hold."""
-
-POLICIES = frozenset(Pool.Policy.values)
-"""What a pool can have."""
 
 Address = tuple[str, int, str]
 """Host, port and database number of a store; for a unix socket its path, 0 and the number."""
@@ -49,7 +47,7 @@ def settings_are_valid() -> tuple[conf.Settings, list[CheckMessage]]:
 
 @register("queueapp")
 def check_settings(**_: Any) -> list[CheckMessage]:
-    """E1nn: DUCTOR itself. E152, E153, E154: what it names elsewhere. E158: values of a pool that do not fit."""
+    """E1nn: DUCTOR itself. E152, E153, E154: what it names elsewhere. E158, E159: values of a pool that do not fit."""
     loaded, messages = settings_are_valid()
     if loaded.database not in django_settings.DATABASES:
         messages.append(
@@ -69,15 +67,24 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         )
     for name, values in loaded.pools.items():
         policy = values.get("policy")
-        known = f"A pool can have: {', '.join(sorted(POLICIES))}."
-        if policy in PLANNED_POLICIES:
-            fault = f"{policy!r}, which is not there yet: it needs scheduled dispatch"
-        elif policy is not None and policy not in POLICIES:
-            fault = f"{policy!r}, which is no policy"
-        else:
-            fault = ""
-        if fault:
-            messages.append(Error(f'DUCTOR["POOLS"]["{name}"]["POLICY"] is {fault}.', hint=known, id="queueapp.E154"))
+        if policy is not None and policy not in POLICIES and policy not in loaded.policies:
+            messages.append(
+                Error(
+                    f'DUCTOR["POOLS"]["{name}"]["POLICY"] is {policy!r}, which is no policy.',
+                    hint=f"There are: {', '.join(sorted({*POLICIES, *loaded.policies}))}. "
+                    'Those of your own stand in DUCTOR["POLICIES"].',
+                    id="queueapp.E154",
+                )
+            )
+        elif policy is not None and policy not in DIRECT and values.get("dispatch") != "scheduled":
+            messages.append(
+                Error(
+                    f'DUCTOR["POOLS"]["{name}"]["POLICY"] is {policy!r}, which needs scheduled dispatch.',
+                    hint='Add "DISPATCH": "scheduled", and run a scheduler; or take one of '
+                    f"{', '.join(sorted(DIRECT))}.",
+                    id="queueapp.E159",
+                )
+            )
         unit = values.get("cost_unit", "ms")
         if policy == "edf" and values.get("edf_by") == "latest_start" and unit != "ms":
             messages.append(
@@ -85,6 +92,34 @@ def check_settings(**_: Any) -> list[CheckMessage]:
                     f'DUCTOR["POOLS"]["{name}"] orders by the latest start and counts costs in {unit!r}.',
                     hint='Leave "COST_UNIT" at "ms", or set "EDF_BY" to "deadline".',
                     id="queueapp.E158",
+                )
+            )
+    return messages
+
+
+@register("queueapp")
+def check_policies(**_: Any) -> list[CheckMessage]:
+    """E160: a policy of your own that is none, or has the name of one of ours."""
+    loaded, _faults = settings_are_valid()
+    messages: list[CheckMessage] = []
+    for name, path in sorted(loaded.policies.items()):
+        if name in POLICIES:
+            messages.append(
+                Error(
+                    f'DUCTOR["POLICIES"] has {name!r}, the name of a policy of Ductor.',
+                    hint="Give yours another name: pools and metrics could not tell the two apart.",
+                    id="queueapp.E160",
+                )
+            )
+            continue
+        try:
+            custom.load(name, path)
+        except InvalidPolicy as error:
+            messages.append(
+                Error(
+                    f'DUCTOR["POLICIES"][{name!r}] cannot run: {error}',
+                    hint="docs/policies.md shows a policy in twenty lines.",
+                    id="queueapp.E160",
                 )
             )
     return messages
@@ -336,6 +371,7 @@ def _address(url: str, number: object = None) -> Address | None:
 
 CHECKS: tuple[Callable[..., list[CheckMessage]], ...] = (
     check_settings,
+    check_policies,
     check_backend,
     check_backend_keys,
     check_store,

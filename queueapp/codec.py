@@ -18,13 +18,18 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from queueapp import tags
 from queueapp.errors import ResultTooLarge, UnserialisableArgument
 
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
 TYPED = "declare the task with typed=True"
+WHOLE_MAX, FRACTION_MAX = 18, 400
+"""Numbers with fewer digits before and behind the point than these are spelled without exponents."""
 MAX_DEPTH = 100
 """How deep lists and mappings may nest; a value that contains itself ends here."""
 
@@ -124,6 +129,48 @@ def fingerprint(task: str, payload: bytes, *, canonical: bool = False) -> str:
         arguments = [parts.get("a", []), parts.get("k", {}), *(["t"] if "t" in parts else [])]
         payload = json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     return hashlib.blake2b(task.encode() + b"\0" + payload, digest_size=8).hexdigest()
+
+
+def spelling(value: object) -> str:
+    """One text for all values that mean the same, on every machine: text as it is, all else as JSON with sorted keys.
+
+    A tuple is its list, a UUID, a date or a Decimal its text, a moment is in UTC, a whole float is an integer. What has
+    no such form raises TypeError.
+    """
+    meaning = _meaning(value)
+    return meaning if isinstance(meaning, str) else json.dumps(meaning, sort_keys=True, ensure_ascii=False)
+
+
+def _meaning(value: object) -> object:
+    match value:
+        case None | bool() | str() | int():
+            return value
+        case float() | Decimal():
+            return _number(Decimal(str(value)))
+        case bytes():
+            return value.decode(errors="backslashreplace")
+        case datetime():
+            return (value.astimezone(UTC) if value.tzinfo is not None else value).isoformat()
+        case date() | time():
+            return value.isoformat()
+        case timedelta():
+            return _meaning(value.total_seconds())
+        case UUID():
+            return str(value)
+        case Mapping():
+            return {str(key): _meaning(item) for key, item in value.items()}
+        case Sequence():
+            return [_meaning(item) for item in value]
+    raise TypeError(f"{_kind(value)} has no spelling")
+
+
+def _number(number: Decimal) -> int | str:
+    """1, 1.0 and Decimal("1.00") are equal in Python, and so is what they stand for."""
+    if not number.is_finite() or not -FRACTION_MAX < number.adjusted() < WHOLE_MAX:
+        return str(number)
+    text = f"{number:f}"
+    plain = text.rstrip("0").rstrip(".") if "." in text else text
+    return plain if "." in plain else int(plain)
 
 
 def digest(text: str) -> str:

@@ -51,6 +51,9 @@ class Settings:
     pools: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Pools beside those in `TASKS[alias]["QUEUES"]`, and the values that their rows get when they are first made."""
 
+    policies: Mapping[str, str] = field(default_factory=dict)
+    """Policies of your own: name → dotted path of the class, or of an object that is one. For scheduled dispatch."""
+
     enqueue_on_commit: bool = True
     """Inside a transaction, send after commit and never on rollback."""
     on_commit_failure: str = "outbox"
@@ -58,6 +61,8 @@ class Settings:
 
     "log" only writes an ERROR and sends `enqueue_failed`, which "outbox" does, too.
     """
+    backlog_limit: int | None = None
+    """Most waiting jobs of a pool whose row names no limit of its own; None is no limit."""
     max_payload_bytes: int = 256 * 1024
     """Largest payload: the arguments of one job as JSON."""
     max_result_bytes: int = 64 * 1024

@@ -34,6 +34,12 @@ class NotYet(InvalidOption):
     code = "not_yet"
 
 
+class InvalidPolicy(InvalidOption):
+    """A policy of your own does not do what a policy must."""
+
+    code = "invalid_policy"
+
+
 class UnknownPool(InvalidOption):
     """No pool of this name is known."""
 
@@ -74,6 +80,27 @@ class IdempotencyConflict(DuctorError):
     """The idempotency key already stands for a job with other arguments."""
 
     code = "conflict"
+
+
+class FrontDoorError(DuctorError):
+    """A job that may come later: the same call will be accepted once `retry_after` seconds have passed."""
+
+    def __init__(self, message: str | None = None, *, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = max(0.0, retry_after)
+        """Seconds, never negative."""
+
+
+class Throttled(FrontDoorError):
+    """The job came above the rate of its tenant, its lane or one of its keys."""
+
+    code = "throttled"
+
+
+class BacklogFull(FrontDoorError):
+    """The tenant, or the pool, has as many waiting jobs as it may have."""
+
+    code = "backlog_full"
 
 
 class TenantContextError(DuctorError):
@@ -152,7 +179,7 @@ class OldVersion(StoreError):
 
 
 class PolicyBusy(StoreError):
-    """The policy of a pool, and what it orders by, cannot change while jobs wait in it; drain the pool first."""
+    """The jobs of a pool are still moving over to the policy that it was given last; another change has to wait."""
 
     code = "policy_busy"
 
@@ -182,6 +209,12 @@ class JobDiscarded(DuctorError):
     """The job was a dead letter and was discarded."""
 
     code = "discarded"
+
+
+class JobReplaced(DuctorError):
+    """A newer job of the same singleton took the place of this one before it ran."""
+
+    code = "replaced"
 
 
 class Concealed(DuctorError):

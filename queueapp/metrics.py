@@ -147,10 +147,30 @@ ENQUEUE_FAILED = Counter(
     "Jobs that the store did not accept after their transaction had committed.",
     ["pool", "code"],
 )
+FRONT_DOOR = Counter(
+    "ductor_front_door_total",
+    "Calls that the front door refused, parked, or answered with another job, by what became of them.",
+    ["pool", "outcome"],
+)
 OUTBOX_ENTRIES = Gauge(
     "ductor_outbox_entries",
     "Jobs that the outbox keeps: waiting for the store, or refused by it. Shown by schedulers, counted every 15 s.",
     ["state"],
+    multiprocess_mode="livemostrecent",
+)
+SCHEDULE_FIRINGS = Counter(
+    "ductor_schedule_firings_total",
+    "Firings of schedules: made in time, made late, skipped because the last job was not over, missed, refused.",
+    ["outcome"],
+)
+SCHEDULE_LAST_FIRING = Gauge(
+    "ductor_schedule_last_firing_timestamp_seconds",
+    "When this scheduler last made a firing.",
+    multiprocess_mode="livemostrecent",
+)
+SCHEDULES_OVERDUE = Gauge(
+    "ductor_schedules_overdue",
+    "Schedules that should have fired more than a minute ago and have not.",
     multiprocess_mode="livemostrecent",
 )
 
@@ -167,14 +187,26 @@ INSTRUMENTS = (
     WORKER_SLOTS,
     LEADER_TRANSITIONS,
     ENQUEUE_FAILED,
+    FRONT_DOOR,
     OUTBOX_ENTRIES,
+    SCHEDULE_FIRINGS,
+    SCHEDULE_LAST_FIRING,
+    SCHEDULES_OVERDUE,
 )
 """All of them, for the test of the documentation."""
+
+FIRING_OUTCOMES = ("fired", "late", "skipped", "missed", "refused")
+"""What `ductor_schedule_firings_total` counts."""
 
 
 def terms_begun(pool: str) -> Counter:
     """The counter of a pool's terms; asking for it makes it exist at zero."""
     return LEADER_TRANSITIONS.labels(pool, SHARD)
+
+
+def front_door(pool: str, outcome: str) -> None:
+    """A call was parked, throttled, debounced, skipped, or met a full backlog."""
+    FRONT_DOOR.labels(pool, outcome).inc()
 
 
 def enqueue_failed(pool: str, code: str) -> None:

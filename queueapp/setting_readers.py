@@ -103,6 +103,18 @@ def _whole(least: int, most: int) -> Read:
     return read_whole
 
 
+def _whole_or_none(least: int, most: int) -> Read:
+    read_whole = _whole(least, most)
+
+    def read_number(value: object) -> object:
+        try:
+            return None if value is None else read_whole(value)
+        except ValueError as error:
+            raise ValueError(f"{error}, or None") from None
+
+    return read_number
+
+
 def _duration(least_s: float, most_s: float) -> Read:
     def read_duration(value: object) -> int:
         seconds = value.total_seconds() if isinstance(value, timedelta) else value
@@ -210,10 +222,23 @@ POOL_VALUES: dict[str, tuple[Callable[[object], bool], str]] = {
         lambda value: _is_number(value) and 0.001 <= value <= 86_400,  # type: ignore[operator]
         "seconds (or a timedelta) from 0.001 to 86,400",
     ),
+    "DISPATCH": (lambda value: value in ("direct", "scheduled"), '"direct" or "scheduled"'),
+    "DISPATCH_WINDOW": (
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1_000_000,
+        "a whole number up to 1,000,000, or 0 for as many as live workers have slots",
+    ),
     "PAUSED": (lambda value: isinstance(value, bool), "True or False"),
     "MAX_IN_FLIGHT": (
         lambda value: value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0),
         "a whole number, 0 for closed, or None for no limit",
+    ),
+    "BACKLOG_LIMIT": (
+        lambda value: value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0),
+        "a whole number, or None for what DUCTOR says for all pools",
+    ),
+    "CONTINUE_WEIGHT": (
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1_000,
+        "a whole number from 1 to 1,000",
     ),
     "COST_UNIT": (lambda value: isinstance(value, str) and 0 < len(value) <= 32, 'a word such as "ms"'),
     "DEFAULT_COST": (lambda value: _is_number(value) and 1 <= value <= 1e9, "a number of at least 1"),  # type: ignore[operator]
@@ -250,6 +275,14 @@ def _pools(value: object) -> dict[str, dict[str, object]]:
                 raise ValueError(f"right in every pool: {key} of {name!r} is {_shown(item)} and must be {words}")
         pools[name] = {str(key).lower(): _plain(key, item) for key, item in values.items()}
     return pools
+
+
+def _policies(value: object) -> dict[str, str]:
+    if isinstance(value, Mapping) and all(
+        isinstance(name, str) and isinstance(path, str) and "." in path for name, path in value.items()
+    ):
+        return dict(value)
+    raise ValueError('a dictionary of names and dotted paths, such as {"head_start": "shop.policies.HeadStart"}')
 
 
 _DAY_S = 86_400
@@ -289,6 +322,8 @@ READERS: dict[str, Reader] = {
     "METRICS_TENANTS": Reader(140, "metrics_tenants", _whole(0, 10_000)),
     "TENANT_RESOLVERS": Reader(141, "tenant_resolvers", _callables),
     "TENANT_CONTEXT": Reader(142, "tenant_context", _callable_or_none),
+    "POLICIES": Reader(143, "policies", _policies),
+    "BACKLOG_LIMIT": Reader(144, "backlog_limit", _whole_or_none(0, 2**31 - 1)),
 }
 """Setting → how it is read."""
 
@@ -296,8 +331,6 @@ NOT_YET = frozenset(
     {
         "TIMEOUT",
         "READY_TTL_SECONDS",
-        "POLICIES",
-        "BACKLOG_LIMIT",
     }
 )
 """Settings of later releases, refused by name until something honours them."""

@@ -21,3 +21,9 @@ pool_deleting = Signal()
 
 Sent with `sender` (the model), `instance` and `using`, outside of any transaction of Django's own making.
 """
+
+schedule_cleaning = Signal()
+"""A Schedule row is being validated; a receiver adds to `faults` what is wrong with the job that it would make.
+
+Sent with `sender` (the model), `instance` and `faults`, a dictionary: field → messages.
+"""

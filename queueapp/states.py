@@ -13,10 +13,16 @@ from enum import StrEnum
 class State(StrEnum):
     """Where a job stands. The value is the word that users see; `STATE_CODES` holds the byte that the store keeps."""
 
+    INGRESS = "ingress"
+    """Scheduled dispatch: came in, and waits for a leader to rank it."""
     PENDING = "pending"
     """Ready to run; stands in the queue of its tenant and lane."""
+    READY = "ready"
+    """Scheduled dispatch: chosen by a leader, with its slots taken; the next worker that asks has it."""
     SCHEDULED = "scheduled"
     """Waits for its time: `run_after`, or the backoff before another attempt."""
+    BACKLOG = "backlog"
+    """Parked: it came above a rate, and waits for the moment from which it conforms."""
     ACTIVE = "active"
     """Leased by one worker until a deadline."""
     DEAD = "dead"
@@ -32,25 +38,32 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     DISCARDED = "discarded"
+    REPLACED = "replaced"
 
 
 STATE_CODES: dict[str, State] = {
+    "b": State.BACKLOG,
+    "i": State.INGRESS,
     "p": State.PENDING,
+    "r": State.READY,
     "s": State.SCHEDULED,
     "a": State.ACTIVE,
     "d": State.DEAD,
     "e": State.ENDED,
 }
-"""First byte of the row (before the first lease) or field `s` of its hash (from then on) → state."""
+"""First byte of the row (before the first dispatch or lease) or field `s` of its hash (from then on) → state."""
 
 INDEX: dict[State, str] = {
+    State.BACKLOG: "backlog",
+    State.INGRESS: "ingress",
     State.PENDING: "q",
+    State.READY: "ready",
     State.SCHEDULED: "scheduled",
     State.ACTIVE: "active",
     State.DEAD: "dead",
     State.ENDED: "ended",
 }
-"""State → the sorted set whose member the job is."""
+"""State → the sorted set (of ingress: the stream) whose member the job is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +79,33 @@ class Transition:
 TRANSITIONS: tuple[Transition, ...] = (
     Transition("enqueue", None, State.PENDING),
     Transition("enqueue", None, State.SCHEDULED),
+    Transition("enqueue", None, State.INGRESS),
+    Transition("enqueue", None, State.BACKLOG),
+    Transition("enqueue", State.PENDING, State.ENDED, Outcome.REPLACED),
+    Transition("enqueue", State.SCHEDULED, State.ENDED, Outcome.REPLACED),
+    Transition("enqueue", State.BACKLOG, State.ENDED, Outcome.REPLACED),
+    Transition("enqueue", State.INGRESS, State.ENDED, Outcome.REPLACED),
+    Transition("enqueue", State.READY, State.ENDED, Outcome.REPLACED),
+    Transition("backlog_promote", State.BACKLOG, State.PENDING),
+    Transition("backlog_promote", State.BACKLOG, State.INGRESS),
+    Transition("admit", State.INGRESS, State.PENDING),
+    Transition("dispatch", State.PENDING, State.READY),
+    Transition("dispatch", State.PENDING, State.ENDED, Outcome.EXPIRED),
     Transition("promote_due", State.SCHEDULED, State.PENDING),
+    Transition("promote_due", State.SCHEDULED, State.INGRESS),
+    Transition("promote_due", State.READY, State.PENDING),
+    Transition("promote_due", State.INGRESS, State.PENDING),
     Transition("promote_due", State.PENDING, State.ENDED, Outcome.EXPIRED),
     Transition("promote_due", State.SCHEDULED, State.ENDED, Outcome.EXPIRED),
+    Transition("promote_due", State.BACKLOG, State.ENDED, Outcome.EXPIRED),
+    Transition("promote_due", State.INGRESS, State.ENDED, Outcome.EXPIRED),
+    Transition("promote_due", State.READY, State.ENDED, Outcome.EXPIRED),
+    Transition("configure", State.READY, State.PENDING),
+    Transition("rerank", State.PENDING, State.INGRESS),
     Transition("check_and_lease", State.PENDING, State.ACTIVE),
+    Transition("check_and_lease", State.READY, State.ACTIVE),
+    Transition("check_and_lease", State.READY, State.PENDING),
+    Transition("check_and_lease", State.READY, State.ENDED, Outcome.EXPIRED),
     Transition("check_and_lease", State.PENDING, State.ENDED, Outcome.EXPIRED),
     Transition("complete", State.ACTIVE, State.ENDED, Outcome.COMPLETED),
     Transition("fail", State.ACTIVE, State.SCHEDULED),
@@ -81,10 +117,18 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("partition_recover", State.ACTIVE, State.DEAD),
     Transition("cancel", State.PENDING, State.ENDED, Outcome.CANCELLED),
     Transition("cancel", State.SCHEDULED, State.ENDED, Outcome.CANCELLED),
+    Transition("cancel", State.BACKLOG, State.ENDED, Outcome.CANCELLED),
+    Transition("cancel", State.INGRESS, State.ENDED, Outcome.CANCELLED),
+    Transition("cancel", State.READY, State.ENDED, Outcome.CANCELLED),
     Transition("move_to_dlq", State.PENDING, State.DEAD),
     Transition("move_to_dlq", State.SCHEDULED, State.DEAD),
+    Transition("move_to_dlq", State.BACKLOG, State.DEAD),
+    Transition("move_to_dlq", State.INGRESS, State.DEAD),
+    Transition("move_to_dlq", State.READY, State.DEAD),
     Transition("retry_from_dlq", State.DEAD, State.PENDING),
+    Transition("retry_from_dlq", State.DEAD, State.INGRESS),
     Transition("discard", State.DEAD, State.ENDED, Outcome.DISCARDED),
 )
 """`cycle` performs what `complete`, `fail`, `check_and_lease`, and in bounded shares `promote_due` and
-`partition_recover` perform; `trim` removes ended rows and old dead letters for good."""
+`partition_recover` perform; it, `check_and_lease` and `dispatch` perform shares of what `rerank` does; `trim`
+removes ended rows and old dead letters for good."""

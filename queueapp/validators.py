@@ -6,20 +6,24 @@ Plain functions, so that migrations refer to them by path and never change when 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from django.core.exceptions import ValidationError
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from queueapp import patterns
+from queueapp import firings, patterns
 from queueapp.names import LANE_FORM, POOL_FORM, TENANT_FORM
 
 WEIGHT_MIN, WEIGHT_MAX = 0.001, 1000.0
 COST_UNIT_FORM = re.compile(r"\w{1,32}")
 COST_MIN, COST_MAX = 1.0, 1_000_000_000.0
 AGING_STEP_MIN, AGING_STEP_MAX = 0.001, 86_400.0
-PLANNED_POLICIES = frozenset({"drr", "lottery"})
-"""Policies that exist in Python only, so that a leader must dispatch, which none does yet."""
+RATE_MAX, BURST_MAX = 1_000_000, 1_000_000
+PERIOD_MIN, PERIOD_MAX = 0.001, 2_678_400.0
+"""With these, burst times period in ms stays below 2^53, so that the store reckons rates exactly."""
+CONTINUE_WEIGHT_MAX = 1000
+WINDOW_MAX = 1_000_000
 
 
 def pool_name(value: str) -> None:
@@ -48,17 +52,28 @@ def cost(value: float) -> None:
     _between(COST_MIN, COST_MAX, value, _("default cost"))
 
 
+def rate(value: int) -> None:
+    _between(1, RATE_MAX, value, _("rate"))
+
+
+def period(value: float) -> None:
+    _between(PERIOD_MIN, PERIOD_MAX, value, _("period"))
+
+
+def burst(value: int) -> None:
+    _between(1, BURST_MAX, value, _("burst"))
+
+
+def continue_weight(value: int) -> None:
+    _between(1, CONTINUE_WEIGHT_MAX, value, _("continuations for each start"))
+
+
 def aging_step(value: float) -> None:
     _between(AGING_STEP_MIN, AGING_STEP_MAX, value, _("aging step"))
 
 
-def policy(value: str) -> None:
-    if value in PLANNED_POLICIES:
-        raise ValidationError(
-            _("policy “%(value)s” is not there yet: it needs scheduled dispatch. Choose another one."),
-            code="not_yet",
-            params={"value": value},
-        )
+def dispatch_window(value: float) -> None:
+    _between(0, WINDOW_MAX, value, _("dispatch window"))
 
 
 def key_pattern(value: str) -> None:
@@ -69,6 +84,33 @@ def key_pattern(value: str) -> None:
             _("pattern “%(value)s” is not allowed: it %(fault)s."),
             code="form",
             params={"value": value, "fault": str(error)},
+        ) from None
+
+
+def cron(value: str) -> None:
+    _read(firings.read_cron, value, _("cron"))
+
+
+def zone(value: str) -> None:
+    _read(firings.read_zone, value, _("time zone"))
+
+
+def every_seconds(value: int) -> None:
+    _between(firings.EVERY_MIN_S, firings.EVERY_MAX_S, value, _("interval"))
+
+
+def jitter_seconds(value: int) -> None:
+    _between(0, firings.JITTER_MAX_S, value, _("jitter"))
+
+
+def _read(read: Callable[[object], object], value: object, field: Promise) -> None:
+    try:
+        read(value)
+    except ValueError as error:
+        raise ValidationError(
+            _("%(field)s “%(value)s” is not allowed: it must be %(words)s."),
+            code="form",
+            params={"field": field, "value": value, "words": str(error)},
         ) from None
 
 

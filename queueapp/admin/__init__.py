@@ -1,4 +1,4 @@
-"""The admin: pools, tenants and limits as rows; what runs, waits and died straight from the store.
+"""The admin: pools, tenants, limits and schedules as rows; what runs, waits and died straight from the store.
 
 Rows are edited without the store; pages about what is in it say within a second or two when it does not answer. Only
 the deletion and the renaming of a pool need it.
@@ -14,6 +14,7 @@ from queueapp.admin.limits import TenantLimitsAdmin, TenantLimitsInline
 from queueapp.admin.operations import OperationsAdmin
 from queueapp.admin.outbox import OutboxEntryAdmin
 from queueapp.admin.pools import PoolAdmin
+from queueapp.admin.schedules import ScheduleAdmin
 from queueapp.admin.tenants import TenantAdmin
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "OperationsAdmin",
     "OutboxEntryAdmin",
     "PoolAdmin",
+    "ScheduleAdmin",
     "TenantAdmin",
     "TenantLimitsAdmin",
     "TenantLimitsInline",

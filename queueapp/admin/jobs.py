@@ -24,7 +24,7 @@ from queueapp.models import DeadLetterInspection, Jobs
 from queueapp.states import State
 
 HISTORY_SHOWN = 50
-WAITING = (State.PENDING, State.SCHEDULED)
+WAITING = (State.INGRESS, State.PENDING, State.READY, State.SCHEDULED, State.BACKLOG)
 
 
 @admin.register(Jobs)

@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from queueapp.admin.limits import rate_words
 from queueapp.models import KeyLimit
 from queueapp.producer.discovery import load_tasks, registry
 
@@ -22,15 +23,26 @@ SHOWN = 10
 
 @admin.register(KeyLimit)
 class KeyLimitAdmin(KeyLimitBase):
-    """What is set here goes before what tasks say, within a second. A pattern that no task names limits nothing."""
+    """What is set here goes before what tasks say, at once for new jobs, and for those that wait as fast as their keys
+    can be looked at. A pattern that no task names limits nothing."""
 
-    list_display = ("pattern", "pool", "max_in_flight", "named_by")
+    list_display = ("pattern", "pool", "max_in_flight", "rate_shown", "named_by")
     list_editable = ("max_in_flight",)
     list_filter = ("pool",)
     list_select_related = ("pool",)
     search_fields = ("pattern",)
     readonly_fields = ("named_by", "created", "updated")
-    fields = ("pool", "pattern", "max_in_flight", "named_by", "created", "updated")
+    fields = (
+        "pool",
+        "pattern",
+        "max_in_flight",
+        "rate",
+        "period_seconds",
+        "burst",
+        "named_by",
+        "created",
+        "updated",
+    )
 
     def get_readonly_fields(self, request: HttpRequest, obj: KeyLimit | None = None) -> tuple[str, ...]:
         # Elsewhere the row would leave the old pattern limited until the repair.
@@ -38,7 +50,11 @@ class KeyLimitAdmin(KeyLimitBase):
 
     def get_fields(self, request: HttpRequest, obj: KeyLimit | None = None) -> tuple[str, ...]:
         # A limit to be has no record yet.
-        return self.fields[:3] if obj is None else self.fields
+        return self.fields[:6] if obj is None else self.fields
+
+    @admin.display(description=_("rate"), ordering="rate", empty_value="–")
+    def rate_shown(self, limit: KeyLimit) -> str | None:
+        return rate_words(limit)
 
     @admin.display(description=_("named by"), empty_value="")
     def named_by(self, limit: KeyLimit) -> str:

@@ -9,11 +9,12 @@ from django import forms
 from django.contrib import admin
 from django.db.models import Field, QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from queueapp.admin.choosing import number
 from queueapp.admin.widgets import NARROW_NUMBERS
-from queueapp.models import Tenant, TenantLimits
+from queueapp.models import KeyLimit, Tenant, TenantLimits
 
 if TYPE_CHECKING:
     LimitsBase = admin.ModelAdmin[TenantLimits]
@@ -33,6 +34,14 @@ class LimitsForm(FormBase):
                 self.fields[name].disabled = True
 
 
+def rate_words(limits: TenantLimits | KeyLimit) -> str | None:
+    """A rate in a few letters: `100 per 60 s, burst 10`."""
+    if limits.rate is None:
+        return None
+    told = gettext("%(rate)d per %(period)g s") % {"rate": limits.rate, "period": limits.period_seconds}
+    return told if limits.burst == 1 else gettext("%(told)s, burst %(burst)d") % {"told": told, "burst": limits.burst}
+
+
 def wanted_pool(request: HttpRequest) -> int:
     """The number of the pool whose limits a new tenant is to get, from the address of the form; 0 = none."""
     return number(request.GET, "limits_pool", most=2**63 - 1)
@@ -43,7 +52,18 @@ class TenantLimitsInline(InlineBase):
 
     model = TenantLimits
     form = LimitsForm
-    fields = ("pool", "lane", "weight", "max_in_flight", "min_share", "paused")
+    fields = (
+        "pool",
+        "lane",
+        "weight",
+        "max_in_flight",
+        "min_share",
+        "rate",
+        "period_seconds",
+        "burst",
+        "backlog_limit",
+        "paused",
+    )
     extra = 0
     formfield_overrides: ClassVar = NARROW_NUMBERS
 
@@ -67,7 +87,17 @@ class TenantLimitsInline(InlineBase):
 class TenantLimitsAdmin(LimitsBase):
     """All limits in one list: change weights, ceilings, minima, pauses there; they are in force within a second."""
 
-    list_display = ("tenant", "lane_or_all", "pool", "weight", "max_in_flight", "min_share", "paused")
+    list_display = (
+        "tenant",
+        "lane_or_all",
+        "pool",
+        "weight",
+        "max_in_flight",
+        "min_share",
+        "rate_shown",
+        "backlog_limit",
+        "paused",
+    )
     list_editable = ("weight", "max_in_flight", "min_share", "paused")
     list_filter = ("pool", "paused")
     formfield_overrides: ClassVar = NARROW_NUMBERS
@@ -75,10 +105,28 @@ class TenantLimitsAdmin(LimitsBase):
     search_help_text = _("Key or name of a tenant, or a lane.")
     autocomplete_fields = ("tenant",)
     readonly_fields = ("created", "updated")
-    fields = ("tenant", "pool", "lane", "weight", "max_in_flight", "min_share", "paused", "created", "updated")
+    fieldsets = (
+        (None, {"fields": ("tenant", "pool", "lane", "weight", "max_in_flight", "min_share", "paused")}),
+        (
+            _("What may come in"),
+            {
+                "fields": ("rate", "period_seconds", "burst", "backlog_limit"),
+                "description": _(
+                    "A job above the rate is refused, or parked until it conforms where its task says "
+                    "on_throttle=“park”. With a burst of 1 jobs come in one by one, each an interval after the one "
+                    "before; a larger burst lets as many come at once after a rest, and no more in the long run."
+                ),
+            },
+        ),
+        (_("Record"), {"fields": ("created", "updated")}),
+    )
 
     def get_readonly_fields(self, request: HttpRequest, obj: TenantLimits | None = None) -> tuple[str, ...]:
         return self.readonly_fields if obj is None else ("tenant", "pool", "lane", *self.readonly_fields)
+
+    @admin.display(description=_("rate"), ordering="rate", empty_value="–")
+    def rate_shown(self, limits: TenantLimits) -> str | None:
+        return rate_words(limits)
 
     @admin.display(description=_("lane"), ordering="lane")
     def lane_or_all(self, limits: TenantLimits) -> Any:

@@ -60,12 +60,29 @@ class PoolAdmin(PoolBase):
 
     list_display = ("name", "policy_shown", "max_in_flight", "paused", "code", "updated")
     list_editable = ("max_in_flight", "paused")
-    list_filter = ("policy", "paused")
+    list_filter = ("policy", "dispatch", "paused")
     search_fields = ("name", "code")
     formfield_overrides: ClassVar = NARROW_NUMBERS
     readonly_fields = ("code", "created", "updated")
     fieldsets = (
         (None, {"fields": ("name", "policy", "max_in_flight", "paused")}),
+        (
+            _("Waiting jobs"),
+            {
+                "fields": ("backlog_limit", "continue_weight"),
+                "description": _("How many may wait, and which of the parked ones go on first."),
+            },
+        ),
+        (
+            _("Dispatch"),
+            {
+                "fields": ("dispatch", "dispatch_window"),
+                "description": _(
+                    "drr, lottery and policies of your own are Python, and need scheduled dispatch; the others can "
+                    "have either."
+                ),
+            },
+        ),
         (
             _("Parameters of policies"),
             {
@@ -86,7 +103,8 @@ class PoolAdmin(PoolBase):
     @admin.display(description=_("policy"), ordering="policy")
     def policy_shown(self, pool: Pool) -> str:
         """With its parameter, in a few letters; the form's choices say what each does."""
-        return pool.rule
+        scheduled = pool.dispatch == Pool.Dispatch.SCHEDULED
+        return gettext("%(policy)s, scheduled") % {"policy": pool.rule} if scheduled else pool.rule
 
     def get_readonly_fields(self, request: HttpRequest, obj: Pool | None = None) -> tuple[str, ...]:
         return self.readonly_fields if obj is None else ("name", *self.readonly_fields)

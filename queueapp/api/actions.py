@@ -55,7 +55,7 @@ CANCEL = Action(
 RETRY = Action(
     act=actions.retry,
     done="retried",
-    already=frozenset({"pending", "scheduled", "active"}),
+    already=frozenset({"ingress", "pending", "ready", "scheduled", "active"}),
     refusal="not_dead",
     why=_("Only a dead letter can be retried; the arguments of a job that has ended are not kept."),
 )
@@ -87,6 +87,8 @@ class ActionView(DuctorView):
         counts = self.action.act([job_id], by=user_name(self.request)).counts
         job = self.job(job_id)
         changed = counts.get(self.action.done, 0) > 0
+        if counts.get("skipped"):
+            raise conflict(job, "skipped", _("Another job of the same singleton waits or runs."))
         if not changed and job.state not in self.action.already:
             raise conflict(job, self.action.refusal, self.action.why)
         outcome = job.record.outcome
@@ -161,7 +163,7 @@ class RetryLettersView(DuctorView):
         ids = list(dict.fromkeys(asked.validated_data["ids"]))
         mine = [job.id for job in find_jobs(ids) if self.may_see(job)]
         counts = actions.retry(mine, by=user_name(request)).counts if mine else {}
-        answer = {word: counts.get(word, 0) for word in ("retried", "already", "gone", "unreached")}
+        answer = {word: counts.get(word, 0) for word in ("retried", "skipped", "already", "gone", "unreached")}
         return Response({**answer, "gone": answer["gone"] + len(ids) - len(mine)})
 
 

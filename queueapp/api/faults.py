@@ -14,6 +14,7 @@ from rest_framework.exceptions import APIException, ErrorDetail, NotFound, Permi
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
+from queueapp import errors
 from queueapp.api.grants import Closed
 from queueapp.compat import InvalidTask
 from queueapp.errors import (
@@ -40,6 +41,8 @@ FIELD_OF_OPTION = {
     "deadline": "deadline",
     # A key that the arguments do not fill in.
     "concurrency": "kwargs",
+    "debounce": "kwargs",
+    "singleton": "kwargs",
     "queue_name": "pool",
     "metadata": "metadata",
     "idempotency_key": "Idempotency-Key",
@@ -48,7 +51,7 @@ FIELD_OF_OPTION = {
 
 
 class Refused(APIException):
-    """An answer with a code. `wait` (seconds) becomes the header Retry-After."""
+    """An answer with a code. `wait` (seconds) becomes the header Retry-After, whole and rounded up; 0 = none."""
 
     def __init__(
         self, http_status: int, code: str, detail: str, *, wait: float = 0, more: Mapping[str, Any] | None = None
@@ -87,6 +90,20 @@ def translate(error: Exception) -> Exception:
                 "throttled",
                 _("More requests than are allowed. Ask again in %(wait)d seconds.") % {"wait": wait},
                 wait=wait,
+            )
+        case errors.Throttled():
+            return Refused(
+                status.HTTP_429_TOO_MANY_REQUESTS,
+                error.code,
+                _("More jobs than the rate allows. The job was not taken; ask again when Retry-After has passed."),
+                wait=error.retry_after,
+            )
+        case errors.BacklogFull():
+            return Refused(
+                status.HTTP_429_TOO_MANY_REQUESTS,
+                error.code,
+                _("As many jobs wait as may. The job was not taken; ask again when Retry-After has passed."),
+                wait=error.retry_after,
             )
         case StoreError():
             # Its message names hosts and settings: for the log, not for callers.

@@ -69,7 +69,10 @@ class JobsView(Starting):
             200: {"Location": _("Where to look at the job."), REPLAYED: _("“true”: made by an earlier request.")},
         },
         faults=(400, 404, 409, 413, 415),
-        description=_("202: there is a new job. 200: the job of an earlier request with this Idempotency-Key."),
+        description=_(
+            "202: there is a new job. 200: one that was there stands for it, by the Idempotency-Key or by what the "
+            "task says of jobs that are alike."
+        ),
     )
     def post(self, request: Request, **kwargs: Any) -> Response:
         asked = JobRequest(data=request.data)
@@ -81,7 +84,8 @@ class JobsView(Starting):
             raise ValidationError({"Idempotency-Key": error.detail}) from None
         result = self.prepared(values, key).enqueue(*values["args"], **values["kwargs"])
         code, body = self.accepted(result)
-        headers = {"Location": body["url"], **({REPLAYED: "true"} if was_there(result) else {})}
+        replayed = {REPLAYED: "true"} if getattr(result, "outcome", "") == "exists" else {}
+        headers = {"Location": body["url"], **replayed}
         return Response(body, code, headers=headers)
 
     @operation(
@@ -156,7 +160,7 @@ def is_known(job: Seen) -> bool:
 
 def was_there(result: DuctorResult) -> bool:
     """Whether the job is of an earlier request."""
-    return getattr(result, "outcome", "") == "exists"
+    return getattr(result, "outcome", "") in {"exists", "debounced", "skipped"}
 
 
 def conflict(job: Seen, code: str, detail: Any) -> Refused:

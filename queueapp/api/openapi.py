@@ -23,7 +23,7 @@ TAG = "ductor"
 ALWAYS: dict[int, Any] = {
     401: _("Who asks is not known; by the host's authentication."),
     403: _("The API is closed to whoever asks, or the action needs a permission."),
-    429: _("More requests than the host allows; Retry-After says when to come back."),
+    429: _("More requests, or more jobs, than are allowed; Retry-After says when to come back."),
     503: _("The store cannot be used right now; Retry-After says when to ask again."),
 }
 """Status → meaning, of every operation."""

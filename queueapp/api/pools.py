@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from django.utils.translation import gettext_lazy as _
@@ -63,11 +64,17 @@ class PoolView(DuctorView):
                     "dead": status.dead,
                     "active": status.active,
                     "scheduled": status.scheduled,
+                    "parked": status.parked,
                     "ended": status.ended,
                     "workers": sum(worker.live for worker in status.workers),
                     "policy": status.policy,
                     "edf_by": status.edf_by if status.policy == "edf" else None,
                     "aging_step_ms": status.aging_step_ms if status.policy == "aging" else None,
+                    "dispatch": status.dispatch,
+                    "window": status.window,
+                    "ingress": status.ingress,
+                    "ready": status.ready,
+                    "reranking": asdict(status.reranking) if status.reranking else None,
                     "fairness": summary(certificate(pool_name)),
                     "own_share": None,
                 }
@@ -79,12 +86,30 @@ class PoolView(DuctorView):
                 "tenant": tenant,
                 "paused": status.paused,
                 "waiting": seen.waiting,
+                "parked": seen.parked,
                 "dead": seen.dead,
                 "active": seen.active,
-                **dict.fromkeys(("scheduled", "ended", "workers", "policy", "edf_by", "aging_step_ms", "fairness")),
+                **dict.fromkeys(OF_POOL),
                 "own_share": own_share(certificate(pool_name, tenants=[tenant]), tenant),
             }
         )
+
+
+OF_POOL = (
+    "scheduled",
+    "ended",
+    "workers",
+    "policy",
+    "edf_by",
+    "aging_step_ms",
+    "dispatch",
+    "window",
+    "ingress",
+    "ready",
+    "reranking",
+    "fairness",
+)
+"""What is told of the pool as a whole only."""
 
 
 def _pools_of_api() -> list[str]:

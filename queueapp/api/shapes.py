@@ -8,9 +8,11 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
 from queueapp.api.fields import Word
+from queueapp.firings import CATCH_UP, OVERLAP
 from queueapp.inspection.explain import STATES as WAIT_STATES
 from queueapp.inspection.reasons import Kind
 from queueapp.inspection.shares import Standing
+from queueapp.metrics import FIRING_OUTCOMES
 from queueapp.states import Outcome, State
 
 
@@ -33,7 +35,7 @@ class Conflict(Fault):
 
 
 class Accepted(Shape):
-    """A job that is there: by this request, or by an earlier one with the same key."""
+    """A job that is there: by this request, or one that stands for it."""
 
     id = serializers.CharField()
     state = Word("State", State, allow_null=True, help_text=_("Where the job stands now."))
@@ -70,6 +72,7 @@ class Counts(Shape):
     """What an action did to many."""
 
     retried = serializers.IntegerField()
+    skipped = serializers.IntegerField(help_text=_("Another job of the same singleton waits or runs."))
     already = serializers.IntegerField(help_text=_("Not dead any more, or ended."))
     gone = serializers.IntegerField(help_text=_("Unknown, or of a tenant for whom this user may not speak."))
     unreached = serializers.IntegerField(help_text=_("Not tried, because the store went away: ask again for these."))
@@ -251,13 +254,22 @@ class Fairness(Shape):
     whole = serializers.BooleanField(help_text=_("False in a large pool, of which a share was looked at."))
 
 
+class Reranking(Shape):
+    """How far the jobs that waited when a pool's policy changed have moved over to the new order."""
+
+    policy = serializers.CharField(help_text=_("The policy before."))
+    moved = serializers.IntegerField(help_text=_("Jobs that have left its order: ranked anew, or ended meanwhile."))
+    total = serializers.IntegerField(help_text=_("Jobs that waited when the policy changed."))
+
+
 class Pool(Shape):
     """How a pool stands: for one tenant, or as a whole for who may speak for every tenant."""
 
     name = serializers.CharField()
     tenant = serializers.CharField(allow_null=True, help_text=_("Whose jobs are counted; null for everybody's."))
     paused = serializers.BooleanField(help_text=_("Jobs are accepted but none starts."))
-    waiting = serializers.IntegerField(help_text=_("Pending and scheduled jobs."))
+    waiting = serializers.IntegerField(help_text=_("Jobs that have not begun: pending, scheduled, parked."))
+    parked = serializers.IntegerField(help_text=_("Of those, jobs above a rate, until their moment comes."))
     dead = serializers.IntegerField(help_text=_("Dead letters."))
     active = serializers.IntegerField(allow_null=True, help_text=_("Running jobs; null when they are not counted."))
     scheduled = serializers.IntegerField(allow_null=True, help_text=_("Of the pool as a whole, else null."))
@@ -272,6 +284,25 @@ class Pool(Shape):
     aging_step_ms = serializers.IntegerField(
         allow_null=True, help_text=_("Waiting that is worth a step of priority under “aging”. Null for others.")
     )
+    dispatch = serializers.CharField(
+        allow_null=True,
+        help_text=_(
+            "Who chooses the next job: the store (“direct”) or a leader (“scheduled”). Of the pool as a whole."
+        ),
+    )
+    window = serializers.IntegerField(
+        allow_null=True, help_text=_("Most jobs that are chosen and not yet done; null where dispatch is direct.")
+    )
+    ingress = serializers.IntegerField(
+        allow_null=True, help_text=_("Waiting jobs that no leader has ranked yet. Of the pool as a whole, else null.")
+    )
+    ready = serializers.IntegerField(
+        allow_null=True, help_text=_("Waiting jobs that a leader has chosen. Of the pool as a whole, else null.")
+    )
+    reranking = Reranking(
+        allow_null=True,
+        help_text=_("A change of policy that is on its way; null when none is. Of the pool as a whole."),
+    )
 
 
 class TenantBrief(Shape):
@@ -280,7 +311,8 @@ class TenantBrief(Shape):
     key = serializers.CharField()
     url = serializers.URLField(help_text=_("Where to look at the tenant."))
     pool = serializers.CharField(help_text=_("Where its jobs are counted."))
-    waiting = serializers.IntegerField(help_text=_("Pending and scheduled jobs."))
+    waiting = serializers.IntegerField(help_text=_("Jobs that have not begun: pending, scheduled, parked."))
+    parked = serializers.IntegerField(help_text=_("Of those, jobs above a rate, until their moment comes."))
     active = serializers.IntegerField(allow_null=True, help_text=_("Running jobs; null when they are not counted."))
     dead = serializers.IntegerField(help_text=_("Dead letters."))
 
@@ -299,6 +331,14 @@ class Limits(Shape):
     max_in_flight = serializers.IntegerField(allow_null=True, help_text=_("Most jobs at once; null for no limit."))
     min_share = serializers.IntegerField(help_text=_("Jobs that run at once before others get a turn; 0 for none."))
     paused = serializers.BooleanField(help_text=_("Jobs are accepted but none starts."))
+    rate = serializers.IntegerField(
+        allow_null=True, help_text=_("Jobs that may come in during each period; null for no limit.")
+    )
+    period_seconds = serializers.FloatField(help_text=_("What the rate counts in."))
+    burst = serializers.IntegerField(help_text=_("How many may come at once after a rest."))
+    backlog_limit = serializers.IntegerField(
+        allow_null=True, help_text=_("Most jobs of the tenant that wait; null for no limit.")
+    )
 
 
 class Tenant(TenantBrief):
@@ -307,3 +347,42 @@ class Tenant(TenantBrief):
     name = serializers.CharField(help_text=_("For people; may be empty."))
     own_share = OwnShare(help_text=_("What it had of the pool in the last minutes."))
     limits = Limits(many=True, help_text=_("What is configured; none: the pool's defaults hold."))
+
+
+class ScheduleBrief(Shape):
+    """A schedule in a list."""
+
+    id = serializers.CharField()
+    url = serializers.URLField(help_text=_("Where to look at the schedule."))
+    name = serializers.CharField()
+    task = serializers.CharField(help_text=_("Dotted name of the task that it enqueues."))
+    tenant = serializers.CharField(help_text=_("Whose its jobs are."))
+    enabled = serializers.BooleanField(help_text=_("Whether it fires."))
+    cron = serializers.CharField(allow_null=True, help_text=_("Its five fields; null for an interval."))
+    every_seconds = serializers.IntegerField(allow_null=True, help_text=_("Its interval; null for a cron."))
+    zone = serializers.CharField(allow_null=True, help_text=_("The time zone of its cron."))
+    next_at = serializers.DateTimeField(allow_null=True, help_text=_("When it fires next; null when it does not."))
+
+
+class Schedules(Page):
+    """A page of schedules."""
+
+    results = ScheduleBrief(many=True)
+
+
+class Schedule(ScheduleBrief):
+    """When a schedule fires, and what became of the last firing."""
+
+    pool = serializers.CharField(allow_null=True, help_text=_("Null for the task's own."))
+    catch_up = Word("CatchUp", CATCH_UP, help_text=_("What becomes of firings that were missed."))
+    overlap = Word("Overlap", OVERLAP, help_text=_("What becomes of one while the last job is not over."))
+    start = serializers.DateTimeField(allow_null=True, help_text=_("No firing before it."))
+    end = serializers.DateTimeField(allow_null=True, help_text=_("No firing after it."))
+    last_at = serializers.DateTimeField(allow_null=True, help_text=_("The moment that the last firing was for."))
+    fired_at = serializers.DateTimeField(allow_null=True, help_text=_("When the last firing was made."))
+    last_job = serializers.CharField(allow_null=True, help_text=_("Id of the last job."))
+    outcome = Word("FiringOutcome", FIRING_OUTCOMES, allow_null=True, help_text=_("What became of the last firing."))
+    note = serializers.CharField(allow_null=True, help_text=_("More about it, for people."))
+    firings = serializers.ListField(
+        child=serializers.DateTimeField(), help_text=_("The next five firings; none while it is off.")
+    )

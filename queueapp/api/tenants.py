@@ -69,11 +69,15 @@ class TenantView(DuctorView):
                 **brief(seen, pool, self.url("tenant", tenant_key=tenant_key)),
                 "name": Tenant.objects.filter(key=tenant_key).values_list("name", flat=True).first() or "",
                 "own_share": own_share(certificate(pool, tenants=[tenant_key]), tenant_key),
-                "limits": list(limits.values("lane", "weight", "max_in_flight", "min_share", "paused")[:LIMITS_MAX]),
+                "limits": list(limits.values(*LIMITS)[:LIMITS_MAX]),
             }
         )
 
 
+LIMITS = (
+    *("lane", "weight", "max_in_flight", "min_share", "paused"),
+    *("rate", "period_seconds", "burst", "backlog_limit"),
+)
 LIMITS_MAX = 1_000
 """Most lanes of a tenant that are told."""
 
@@ -85,6 +89,7 @@ def brief(seen: SeenTenant, pool: str, url: str) -> dict[str, Any]:
         "url": url,
         "pool": pool,
         "waiting": seen.waiting,
+        "parked": seen.parked,
         "active": seen.active,
         "dead": seen.dead,
     }

@@ -13,6 +13,7 @@ from queueapp.api.bulk import BulkView
 from queueapp.api.deadletters import DeadLettersView, DeadLetterView
 from queueapp.api.jobs import JobsView, JobView, ResultView, WhyView
 from queueapp.api.pools import PoolsView, PoolView
+from queueapp.api.schedules import SchedulesView, ScheduleView
 from queueapp.api.tenants import TenantsView, TenantView
 from queueapp.api.view import DuctorView
 
@@ -43,6 +44,8 @@ ROUTES: dict[str, tuple[str, type[DuctorView]]] = {
     "dead-letter-discard": ("dead-letters/<str:job_id>/discard/", DiscardLetterView),
     "pools": ("pools/", PoolsView),
     "pool": ("pools/<str:pool_name>/", PoolView),
+    "schedules": ("schedules/", SchedulesView),
+    "schedule": ("schedules/<str:schedule_id>/", ScheduleView),
     "tenants": ("tenants/", TenantsView),
     "tenant": ("tenants/<str:tenant_key>/", TenantView),
 }

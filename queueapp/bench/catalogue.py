@@ -52,7 +52,15 @@ def _throughput(report: Report, options: Mapping[str, Any], progress: Progress, 
 
     assert directory is not None
     client = connection.commands()
-    throughput.run(report, client, progress, directory, count=options["jobs"], starts=options["starts"])
+    throughput.run(
+        report,
+        client,
+        progress,
+        directory,
+        count=options["jobs"],
+        starts=options["starts"],
+        dispatch=options["dispatch"],
+    )
 
 
 def _walk(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
@@ -81,6 +89,12 @@ EXPERIMENTS: dict[str, Experiment] = {
         options=(
             Option(name="jobs", default=50_000, read=whole(100, 10_000_000), help="jobs that go through the pool"),
             Option(name="starts", default=500, read=whole(10, 100_000), help="single jobs that an idle worker starts"),
+            Option(
+                name="dispatch",
+                default="direct",
+                choices=("direct", "scheduled", "none"),
+                help="who chooses: the store, a leader, or nobody (jobs run as they come: the control arm)",
+            ),
         ),
         run=_throughput,
     ),

@@ -30,6 +30,7 @@ def _span(value: timedelta | None) -> str | None:
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "pending": (Column("waits", lambda view: _span(view.wait)),),
     "scheduled": (Column("due", lambda view: view.due_at),),
+    "backlog": (Column("due", lambda view: view.due_at),),
     "active": (
         Column("worker", lambda view: view.record.worker),
         Column("runs", lambda view: _span(view.duration)),

@@ -11,9 +11,12 @@ from queueapp.monitoring.health import Vitals
 from queueapp.monitoring.listener import listen
 from queueapp.scheduler.duties.outbox_size import OutboxSize
 from queueapp.scheduler.duties.relay import Relay
+from queueapp.scheduler.duties.schedules import Schedules
 from queueapp.scheduler.duties.sync_repair import SyncRepair
+from queueapp.scheduler.leading import DispatchThread
 from queueapp.scheduler.loop import Scheduler
-from queueapp.store import shards
+from queueapp.store import connection, shards
+from queueapp.store.dispatching import wait_leader
 from queueapp.sync.installation import Ownership
 
 logger = logging.getLogger(__name__)
@@ -22,7 +25,12 @@ logger = logging.getLogger(__name__)
 def make_scheduler(owner: str, installation: str) -> Scheduler:
     """A scheduler of every known pool, for as long as the namespace is this installation's."""
     return Scheduler(
-        owner, declared_pools, shards.store, [SyncRepair(), Relay(), OutboxSize()], ownership=Ownership(installation)
+        owner,
+        declared_pools,
+        shards.store,
+        [SyncRepair(), Schedules(), Relay(), OutboxSize()],
+        ownership=Ownership(installation),
+        leading=DispatchThread(connection.blocking, wait_leader),
     )
 
 

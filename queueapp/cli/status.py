@@ -164,7 +164,9 @@ def _pools(found: Sequence[PoolStatus]) -> str:
         [
             (
                 pool.pool,
-                pool.rule + (" (paused)" if pool.paused else ""),
+                pool.rule
+                + (", scheduled" if pool.dispatch == "scheduled" else "")
+                + (" (paused)" if pool.paused else ""),
                 pool.waiting,
                 pool.active,
                 pool.scheduled,
@@ -187,6 +189,11 @@ def _wait(pool: PoolStatus) -> str | None:
 
 def _details(pool: PoolStatus) -> str:
     parts = [f"{pool.pool}: {note}" for note in pool.notes]
+    if pool.window is not None or pool.ingress or pool.ready:
+        window = "" if pool.window is None else f", window {pool.window:,}"
+        parts.append(f"{pool.pool}: {pool.ingress:,} in ingress, {pool.ready:,} ready{window}")
+    if pool.parked:
+        parts.append(f"{pool.pool}: {pool.parked:,} parked above a rate")
     if pool.tenants:
         rows = list(pool.tenants.items())[:TENANTS_SHOWN]
         parts.append(table((f"tenant of {pool.pool}", "waiting"), rows))

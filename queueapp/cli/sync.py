@@ -38,7 +38,7 @@ def _lines(pool: Enforced, *, dry_run: bool) -> Iterator[str]:
     if number > SHOWN:
         yield f"  … and {number - SHOWN} more; --json has all"
     if pool.policy_waits:
-        yield "  The policy changes once nothing waits in the pool; all else is in force."
+        yield "  The policy changes once the change before it is through; all else is in force."
 
 
 def _name(difference: Difference) -> str:

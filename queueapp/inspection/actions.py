@@ -31,6 +31,7 @@ WORDS = {
     "retried": "{} retried",
     "discarded": "{} discarded",
     "cancelled": "{} cancelled",
+    "skipped": "{} skipped: another job has their singleton",
     "already": "{} skipped: not in that state any more",
     "active": "{} skipped: running",
     "gone": "{} skipped: no such job",

@@ -33,11 +33,28 @@ Value = Callable[[PoolStatus], float | None]
 
 GAUGES: dict[str, tuple[str, Value]] = {
     "ductor_pending_tasks": (
-        "Jobs that wait and could be leased: neither due later nor running.",
-        lambda pool: max(0, pool.waiting - pool.scheduled),
+        "Jobs that wait and could be leased: neither due later, parked nor running.",
+        lambda pool: max(0, pool.waiting - pool.scheduled - pool.parked),
     ),
     "ductor_scheduled_tasks": ("Jobs that wait for their time.", lambda pool: pool.scheduled),
+    "ductor_backlog_tasks": ("Jobs that came above a rate and wait for their moment.", lambda pool: pool.parked),
     "ductor_active_tasks": ("Jobs that workers have leased.", lambda pool: pool.active),
+    "ductor_ingress_tasks": (
+        "Jobs that no leader has ranked yet, of the pending ones; always 0 under direct dispatch.",
+        lambda pool: pool.ingress,
+    ),
+    "ductor_ready_tasks": (
+        "Jobs that a leader has chosen and no worker has taken yet, of the pending ones.",
+        lambda pool: pool.ready,
+    ),
+    "ductor_dispatch_window": (
+        "Most jobs that are chosen and not yet done; of pools with scheduled dispatch.",
+        lambda pool: pool.window,
+    ),
+    "ductor_reranking_tasks": (
+        "Pending jobs that stand in the order of the policy before and are moved over; 0 when none are.",
+        lambda pool: pool.reranking.total - pool.reranking.moved if pool.reranking else 0,
+    ),
     "ductor_dead_letters": ("Dead letters that are kept.", lambda pool: pool.dead),
     "ductor_longest_pending_wait_seconds": (
         "How long the pending job has waited that has waited longest; 0 when none does.",

@@ -54,19 +54,26 @@ def estimate_of(facts: WaitFacts, reasons: Sequence[Reason], reader: Reader) -> 
         return None
     if record.state is State.ACTIVE:
         return _end(facts, record)
-    if record.state is State.SCHEDULED:
+    if record.state in (State.SCHEDULED, State.BACKLOG):
         kinds = {reason.kind for reason in reasons if reason.blocks}
         basis = "its due time; what stands in line then comes before it"
         if Kind.UNKNOWN_TASK in kinds:
             basis = "its next try; it runs only when a worker knows its task by then"
-        elif kinds - {Kind.DUE, Kind.BACKOFF}:
+        elif kinds - {Kind.DUE, Kind.BACKOFF, Kind.PARKED}:
             basis = "its due time, if by then what else holds it is gone"
         return Estimate(of="start", earliest=moment_of(max(record.due_ms, facts.now_ms)), basis=basis)
-    return _start(facts, reasons, reader) if record.state is State.PENDING else None
+    if record.state is State.INGRESS and reasons[0].kind is Kind.INGRESS:
+        return Estimate(of="start", basis="nobody can say where it will stand before it is ranked")
+    if record.state is State.READY and reasons[0].kind is Kind.READY:
+        return Estimate(
+            of="start", earliest=moment_of(facts.now_ms), basis="it is chosen, and starts when a worker has room"
+        )
+    return _start(facts, reasons, reader) if record.state in (State.INGRESS, State.PENDING, State.READY) else None
 
 
 UNKNOWN: dict[Kind, str] = {
     **dict.fromkeys((Kind.POOL_PAUSED, Kind.TENANT_PAUSED, Kind.LANE_PAUSED), "nobody can say when the pause ends"),
+    Kind.NO_LEADER: "nobody can say when a scheduler leads",
     Kind.NO_WORKER: "nobody can say when a worker starts",
     **dict.fromkeys(
         (Kind.TENANT_FULL, Kind.LANE_FULL, Kind.KEY_FULL), "it depends on when the jobs that hold its place end"
@@ -110,7 +117,8 @@ def _start(facts: WaitFacts, reasons: Sequence[Reason], reader: Reader) -> Estim
 
 def _alone(facts: WaitFacts) -> bool:
     """Whether its lane is the only one of its tenant with work, so that its place there is its place in the tenant."""
-    return facts.place is not None and facts.lane_turns == 1 and not facts.others and facts.tenant_started > 0
+    alone = facts.lane_turns == 1 and not facts.others
+    return alone and facts.place is not None and facts.place_exact and facts.tenant_started > 0
 
 
 def _by_tenant(facts: WaitFacts, reader: Reader) -> Estimate:

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 HOLDERS = 8
 """So many jobs that hold a place are named."""
 WALKED = 50
-"""So far the walk is followed where tenants take turns."""
+"""So far the walk is followed."""
 LOOKS = 500
-"""So many commands are spent on counting who stands before it where the policy has an order. Either takes at most
-about 3 ms of the server's time."""
+"""So many commands are spent on counting who stands before it where the walk does not come to it and the policy has an
+order. Either takes at most about 3 ms of the server's time."""
 OTHER_POOLS = 200
 UNREADABLE = "unreadable"
 GONE = "gone"
@@ -101,7 +101,7 @@ def _in_store(public_id: str, tenants: Container[str] | None, contents: bool) ->
     reads = shards.reads(pool)
     live_ms = max(LIVE_MS, 2 * settings.lease_ms)
     facts = reads.explain(job_id, live_ms=live_ms, most=HOLDERS, walked=WALKED, looks=LOOKS)
-    waits = facts.record is not None and facts.record.state in (State.PENDING, State.SCHEDULED)
+    waits = facts.record is not None and facts.record.state not in (State.ACTIVE, State.DEAD, State.ENDED)
     elsewhere: list[str] = []
     if waits and not facts.workers and tenants is None:
         others = sorted(shards.pools().keys() - {pool})[:OTHER_POOLS]

@@ -1,6 +1,6 @@
 """The fairness certificate: what each tenant of a pool had in the last minutes, against what it was entitled to.
 
-Called by the terminal, the admin, REST and the metrics. The figures come from the store (`store.service`, at most eight
+Called by the terminal, the admin, REST and the metrics. The figures come from the store (`store.service`, at most nine
 round trips), the arithmetic and the meaning of every word from `inspection.shares`; docs/fairness.md explains both.
 """
 
@@ -23,7 +23,7 @@ from queueapp.inspection.shares import (
     shares,
 )
 from queueapp.store import shards
-from queueapp.store.service import MINUTE_MS, WINDOW_MAX_S, Service, TenantService, read_service
+from queueapp.store.service import MINUTE_MS, WINDOW_MAX_S, Part, Service, TenantService, read_service
 
 WINDOW_S = 300
 """What is looked at unless another window is asked for."""
@@ -44,7 +44,7 @@ class TenantShare:
     units: float
     """Service in the window, in the pool's unit of cost."""
     waiting: int
-    """Pending and scheduled jobs."""
+    """Jobs that wait, also for their time."""
     active: int | None
     """Running jobs; None where neither a ceiling nor a minimum counts them."""
     entitled_units: float
@@ -54,9 +54,11 @@ class TenantShare:
     ratio: float | None
     """Served over entitled; None when it was entitled to nothing."""
     wait_s: float | None
-    """How long the first of its jobs in line has waited; None = none is in line, or it was not looked at."""
+    """How long the first of its jobs in line has waited, pauses included; None = none is in line, or it was not looked
+    at."""
     lag: float | None
-    """How far it is behind, in units (`ring`: in jobs); None under a policy without a bound, and out of line."""
+    """How far it is behind, in units (`ring`: in jobs); None under a policy without a bound, out of line, and where its
+    first job is one that others pass over because it twice crashed its worker."""
     lag_bound: float | None
     """The most that the policy promises for that."""
 
@@ -145,13 +147,14 @@ def certify(pool: str, service: Service, *, asked: Sequence[str] = ()) -> Certif
 
 
 def _told(entry: TenantService, share: Share, now_ms: int, lag: Lag | None) -> TenantShare:
+    had = entry.had
     return TenantShare(
         tenant=entry.tenant,
         weight=entry.weight,
         min_share=entry.min_share,
         state=share.standing,
-        jobs=max(0, entry.jobs),
-        units=max(0.0, entry.units),
+        jobs=max(0, had.jobs),
+        units=max(0.0, had.units),
         waiting=entry.waiting,
         active=entry.active,
         entitled_units=share.entitled,
@@ -166,8 +169,9 @@ def _told(entry: TenantService, share: Share, now_ms: int, lag: Lag | None) -> T
 
 def _claim(service: Service, entry: TenantService) -> Claim:
     """What the tenant had and asks for, in numbers."""
-    units, in_line = max(0.0, entry.units), entry.pointer is not None
-    asks = entry.waiting * _cost(service, entry) if in_line else 0.0
+    had, in_line, since_ms = entry.had, entry.in_line, _could_run_since(entry)
+    units = max(0.0, had.units)
+    asks = entry.waiting * _cost(service, had) if in_line else 0.0
     full = bool(entry.waiting) and entry.ceiling is not None and (entry.active or 0) >= entry.ceiling
     capped = full and not in_line
     if entry.ceiling is not None and service.unit == "ms":
@@ -177,21 +181,27 @@ def _claim(service: Service, entry: TenantService) -> Claim:
     return Claim(
         weight=entry.weight,
         units=units,
-        jobs=max(0, entry.jobs),
-        largest=entry.largest,
+        jobs=max(0, had.jobs),
+        largest=max(had.largest, had.minimum_largest),
         asks=asks,
         presence=_presence(service, entry),
-        wait_s=0.0 if entry.since_ms is None else max(0, service.now_ms - entry.since_ms) / 1000,
+        wait_s=0.0 if entry.since_ms is None else max(0, service.now_ms - since_ms) / 1000,
         in_line=in_line,
         capped=capped,
+        parked=entry.parked and not in_line,
         paused=service.paused or entry.paused,
     )
 
 
-def _cost(service: Service, entry: TenantService) -> float:
+def _could_run_since(entry: TenantService) -> int:
+    """Since when its first job could have run: it waited, and nothing held its tenant back. 0: not known."""
+    return max(entry.since_ms or 0, entry.had.entered_ms)
+
+
+def _cost(service: Service, had: Part) -> float:
     """What a waiting job of this tenant will cost: as its last ones did, else as the pool's, else the default."""
-    if entry.jobs > 0 and entry.units > 0:
-        return max(1.0, entry.units / entry.jobs)
+    if had.jobs > 0 and had.units > 0:
+        return max(1.0, had.units / had.jobs)
     units, jobs = sum(minute.units for minute in service.minutes), sum(minute.jobs for minute in service.minutes)
     if jobs > 0 and units > 0:
         return max(1.0, units / jobs)
@@ -202,46 +212,50 @@ def _presence(service: Service, entry: TenantService) -> float:
     """The part of the pool's service that was dealt out while the tenant had work.
 
     It had some in each minute in which it had service, and since its first waiting job could have run. So whoever came
-    a moment ago is not entitled to a part of what was served before.
+    a moment ago, or was paused until then, is not entitled to a part of what was served before. Of whom that is not
+    known it is taken to be long ago: rather starved than unseen.
     """
     there = total = 0.0
+    had_some, since_ms = entry.minutes, _could_run_since(entry)
     for position, minute in enumerate(service.minutes):
         units = max(0.0, minute.units)
         total += units
-        if position in entry.minutes:
+        if position in had_some:
             there += units
-        elif entry.pointer is not None and entry.since_ms is None:
-            there += units  # its first job was not read: rather starved than unseen
-        elif entry.pointer is not None and entry.since_ms is not None:
+        elif entry.in_line:
             end_ms = min(minute.start_ms + MINUTE_MS, service.now_ms)
-            waited_ms = end_ms - max(minute.start_ms, entry.since_ms)
+            waited_ms = end_ms - max(minute.start_ms, since_ms)
             there += units * min(1.0, max(0, waited_ms) / max(1, end_ms - minute.start_ms))
     return there / total if total > 0 else 1.0
 
 
 def _lags(service: Service, entries: Sequence[TenantService]) -> dict[str, Lag]:
     """Of the tenants in line, under a policy that has a bound."""
-    in_line = [entry for entry in entries if entry.pointer is not None]
     if service.policy == "ring":
-        entries = [entry for entry in in_line if entry.turn is not None]
+        entries = [entry for entry in entries if entry.in_line and entry.turn is not None]
         turns = [entry.turn for entry in entries if entry.turn is not None]
         lags = lags_of_ring(turns, max(service.in_line, max(turns, default=0) + 1))
         return {entry.tenant: lag for entry, lag in zip(entries, lags, strict=True)}
     most = max(minute.most_in_flight for minute in service.minutes)
-    places = [
-        Place(
-            position=entry.pointer or 0.0,
-            weight=entry.weight,
-            largest=entry.largest,
-            corrected=min(entry.corrections, most, most if entry.ceiling is None else entry.ceiling),
-            served=entry.jobs > 0,
-        )
-        for entry in in_line
-    ]
+    entries = [entry for entry in entries if entry.pointer is not None and not entry.passed_over]
+    places = [_place(entry, entry.had, most) for entry in entries]
     if service.policy == "tiered":
         lags = lags_of_tiered(places)
     elif service.policy == "wfq":
-        lags = lags_of_wfq(places, service.clock, cost=service.default_cost if service.unit == "ms" else 1.0)
+        cost = service.default_cost if service.unit == "ms" else 1.0
+        lags = lags_of_wfq(places, service.clock, service.clock_moved_ms, cost=cost)
     else:
         return {}
-    return {entry.tenant: lag for entry, lag in zip(in_line, lags, strict=True)}
+    return {entry.tenant: lag for entry, lag in zip(entries, lags, strict=True)}
+
+
+def _place(entry: TenantService, had: Part, most_in_flight: int) -> Place:
+    ceiling = most_in_flight if entry.ceiling is None else entry.ceiling
+    return Place(
+        position=entry.pointer or 0.0,
+        weight=entry.weight,
+        largest=had.largest,
+        corrected=min(had.corrections, most_in_flight, ceiling),
+        served=had.jobs > had.minimum_jobs,
+        since_ms=_could_run_since(entry),
+    )

@@ -25,6 +25,8 @@ from queueapp.store.records import Cursor, ErrorRecord, JobRecord
 
 STATES = tuple(state.value for state in State)
 NEWEST_FIRST = {State.DEAD, State.ENDED}
+IN_LINE = {State.INGRESS, State.PENDING, State.READY}
+"""They could run now, as far as their own time goes."""
 MAX_COUNT = 200
 MAX_NEXT = 250
 """So many pending jobs are listed at most when no tenant is named, what would run next: 5 ms of the server's time."""
@@ -32,8 +34,9 @@ MAX_LANES = 200
 STEPS = 4
 LOOKS = 1_000
 SCORE_FORM = r"-?[0-9]{1,17}(?:\.[0-9]{1,17})?(?:e[+-]?[0-9]{1,3})?"
-CURSOR_FORM = re.compile(rf"(?:(qc?),([^,]*),)?(?:({SCORE_FORM}),([A-Za-z0-9_@-]{{1,64}})|,)")
+CURSOR_FORM = re.compile(rf"(?:(<?qc?),([^,]*),)?(?:({SCORE_FORM}),([A-Za-z0-9_@-]{{1,64}})|,)")
 POSITION_FORM = re.compile(r"[0-9]{0,6}")
+ENTRY_FORM = re.compile(r"(?:[0-9]{1,20}-[0-9]{1,20})?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +86,9 @@ class JobView:
     def wait(self) -> timedelta | None:
         """How long it waited for its newest lease, or has been waiting; None before its time and where nobody knows."""
         record = self.record
-        if record.state is State.PENDING:
+        if record.state in IN_LINE:
             return _span(record.ready_ms, now_ms())
-        if record.state is State.SCHEDULED or not record.leased_ms:
+        if record.state in (State.SCHEDULED, State.BACKLOG) or not record.leased_ms:
             return None
         return _span(record.ready_ms, record.leased_ms)
 
@@ -178,7 +181,8 @@ class JobPage:
 def list_jobs(pool: str, state: str, *, tenant: str = "", task: str = "", cursor: str = "", count: int = 50) -> JobPage:
     """At most `count` (up to 200) jobs of `pool` in `state`: at most 8 round trips, at most 4,000 rows looked at.
 
-    Active jobs by the end of their lease, scheduled ones by due time, ended and dead ones newest first. Pending ones of
+    Active jobs by the end of their lease, scheduled ones by due time, those of ingress in the order in which they came,
+    ready ones in that in which they were chosen, ended and dead ones newest first. Pending ones of
     a tenant lane by lane in their order, else what would run next, up to 250 (none while the pool is paused).
     Raises InvalidOption for a state that there is not, or a cursor that no page gave.
     """
@@ -190,7 +194,40 @@ def list_jobs(pool: str, state: str, *, tenant: str = "", task: str = "", cursor
         if tenant:
             return _pending_of(pool, reads, tenant, task, cursor, count)
         return _next_to_run(pool, reads, task, cursor, count)
+    if state == State.INGRESS:
+        return _of_ingress(pool, reads, tenant, task, cursor, count)
     return _of_index(pool, reads, State(state), tenant, task, cursor, count)
+
+
+def _of_ingress(pool: str, reads: Reads, tenant: str, task: str, cursor: str, count: int) -> JobPage:
+    """Entry by entry. Those of jobs that were cancelled meanwhile stay until a leader meets them, and are left out."""
+    if not ENTRY_FORM.fullmatch(cursor):
+        raise _no_cursor(cursor)
+    jobs: list[JobView] = []
+    after, total, more = cursor, 0, True
+    for _ in range(STEPS):
+        asked = LOOKS if tenant else count - len(jobs)
+        total, found = reads.ingress(after, asked)
+        more = len(found) == asked
+        ids: list[str] = []
+        for entry, job_id, owner in found:
+            if len(ids) == count - len(jobs):
+                more = True
+                break
+            after = entry
+            if tenant in ("", owner):
+                ids.append(job_id)
+        jobs += [job for job in _still(pool, reads, ids, State.INGRESS) if task in ("", job.record.task)]
+        if not more or len(jobs) == count:
+            break
+    return JobPage(
+        pool=pool,
+        state=State.INGRESS.value,
+        total=total,
+        exact=not (tenant or task),
+        jobs=tuple(jobs),
+        next_cursor=after if more else None,
+    )
 
 
 def _of_index(pool: str, reads: Reads, state: State, tenant: str, task: str, cursor: str, count: int) -> JobPage:
@@ -225,16 +262,23 @@ def _of_index(pool: str, reads: Reads, state: State, tenant: str, task: str, cur
 
 
 def _pending_of(pool: str, reads: Reads, tenant: str, task: str, cursor: str, count: int) -> JobPage:
-    """Queue by queue: lanes by name, in each the fresh work, then what continues; jobs with concurrency keys apart."""
-    lanes = sorted({"main", *reads.lanes(tenant, MAX_LANES), *_configured_lanes(pool, tenant)})[: MAX_LANES + 1]
-    sub_lanes = reads.sub_lanes(tenant, MAX_LANES)
-    queues = sorted([(lane, tier) for lane in lanes for tier in ("q", "qc")] + list(sub_lanes))
-    sizes = dict(zip(queues, reads.sizes([f"{tier}:{tenant}|{lane}" for lane, tier in queues]), strict=True))
+    """Queue by queue: lanes by name, in each the fresh work, then what continues; jobs with concurrency keys apart.
+
+    During a change of policy what has not moved over yet comes first in each lane; a job may be met twice.
+    """
+    of = reads.queues.generations()
+    known = reads.queues.lanes(tenant, MAX_LANES, of)
+    lanes = sorted({"main", *known, *_configured_lanes(pool, tenant)})[: MAX_LANES + 1]
+    sub_lanes = reads.queues.sub_lanes(tenant, MAX_LANES, of)
+    tiers = [prefix + tier for prefix, *_ in of.every() for tier in ("q", "qc")]
+    queues = sorted([(lane, tier) for lane in lanes for tier in tiers] + list(sub_lanes))
+    counted = reads.queues.sizes([f"{tier}:{tenant}|{lane}" for lane, tier in queues], of)
+    sizes = dict(zip(queues, counted, strict=True))
     for (lane, tier), standing in sub_lanes.items():
         sizes[lane.partition("|")[0], tier] = sizes.get((lane.partition("|")[0], tier), 0) - standing
     tier, lane, after = _parsed(cursor)
     ids: list[str] = []
-    steps, then = STEPS - 1, ""  # one round trip went into the sub-lanes
+    steps, then = STEPS - 2, ""  # two round trips went into the sub-lanes and a change of policy
     for queue in queues:
         if sizes[queue] <= 0 or queue < (lane, tier):
             continue

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from queueapp.conf import settings
 from queueapp.inspection.waits import longest_wait
 from queueapp.store import shards
-from queueapp.store.records import PoolOverview
+from queueapp.store.records import Change, PoolConf, PoolOverview
 
 LIVE_MS = 60_000
 """A worker silent for so long, or for two leases when these are longer, is taken for gone."""
@@ -37,10 +37,16 @@ class PoolStatus:
     """The policy with the parameter that it takes, for people."""
     edf_by: str
     aging_step_ms: int
+    dispatch: str
+    """direct or scheduled."""
+    window: int | None
+    """Most jobs that are chosen and not done, under scheduled dispatch: configured, or the slots of live workers."""
     paused: bool
     waiting: int
     active: int
     scheduled: int
+    parked: int
+    """Waiting jobs that came above a rate, until their moment comes."""
     dead: int
     ended: int
     tenants: Mapping[str, int]
@@ -60,6 +66,12 @@ class PoolStatus:
     """False: a large pool, of which a share was looked at (`waits`): at least so long."""
     tenant_count: int
     """How many tenants have waiting jobs."""
+    ingress: int
+    """Waiting jobs that no leader has ranked yet; those that were cancelled stay counted until it meets them."""
+    ready: int
+    """Waiting jobs that a leader has chosen: workers take them next."""
+    reranking: Change | None
+    """A change of policy that is on its way: how many jobs have moved over to the new order."""
     stats: Mapping[str, int]
     notes: tuple[str, ...]
     """What stands still, or looks like a mistake, in words."""
@@ -81,16 +93,22 @@ def pool_status(pool: str) -> PoolStatus:
         )
         for worker in seen.workers
     )
+    window = None
+    if configured.dispatch == "scheduled":
+        window = configured.window or sum(_slots(worker) for worker in workers if worker.live)
     return PoolStatus(
         pool=pool,
         policy=configured.policy,
         rule=configured.rule,
         edf_by=configured.by,
         aging_step_ms=configured.step_ms,
+        dispatch=configured.dispatch,
+        window=window,
         paused=configured.paused,
         waiting=seen.waiting,
         active=seen.active,
         scheduled=seen.scheduled,
+        parked=seen.parked,
         dead=seen.dead,
         ended=seen.ended,
         tenants=dict(sorted(seen.tenants.items(), key=lambda item: (-item[1], item[0]))),
@@ -102,20 +120,38 @@ def pool_status(pool: str) -> PoolStatus:
         oldest_wait_ms=wait.ms,
         oldest_wait_exact=wait.exact,
         tenant_count=seen.tenant_count,
+        ingress=seen.ingress,
+        ready=seen.ready,
+        reranking=seen.reranking,
         stats=dict(sorted(seen.stats.items())),
-        notes=tuple(_notes(seen, workers, paused=configured.paused)),
+        notes=tuple(_notes(seen, workers, configured)),
     )
 
 
-def _notes(seen: PoolOverview, workers: tuple[WorkerStatus, ...], *, paused: bool) -> Iterator[str]:
-    if paused and seen.waiting:
+def _slots(worker: WorkerStatus) -> int:
+    said = worker.info.get("slots", "")
+    return int(said) if said.isdigit() else 0
+
+
+def _notes(seen: PoolOverview, workers: tuple[WorkerStatus, ...], configured: PoolConf) -> Iterator[str]:
+    if configured.paused and seen.waiting:
         yield "The pool is paused: its jobs wait until it is resumed."
     if seen.waiting and not any(worker.live for worker in workers):
         yield "No worker serves this pool: start one with `manage.py worker`."
+    if configured.dispatch == "scheduled" and not seen.leader:
+        yield (
+            "No leader: nothing is dispatched. Workers take what was chosen before; all else waits until a scheduler "
+            "leads. Start `manage.py scheduler`, or set the pool's dispatch to direct."
+        )
     if not seen.leader:
         yield (
             "No scheduler runs. Workers still promote due jobs and recover those of lost workers. What stands still: "
             "relay of the outbox, sync repair of saved limits, removal of old results. Start `manage.py scheduler`."
+        )
+    if seen.reranking is not None:
+        yield (
+            f"Re-ranking: {seen.reranking.moved:,} of {seen.reranking.total:,} jobs moved from the order of "
+            f"{seen.reranking.policy} to that of {configured.rule}."
         )
     if seen.quarantined:
         yield f"{seen.quarantined} jobs were set aside because their rows are not of Ductor's making."

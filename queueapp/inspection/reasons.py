@@ -4,8 +4,8 @@ Pure: `explain` asks the store and calls `reasons_of`, then `estimates.estimate_
 them helps: pauses, then workers, then ceilings, pool before tenant before lane before keys, then its turn. `blocks`
 says that a reason alone keeps the job from starting.
 
-A tenant is told nothing of the pool as a whole: no sizes, no workers, nobody else's jobs. What an exception said, and
-the text of a concurrency key, are contents.
+A tenant is told nothing of the pool as a whole: no sizes, no workers, nobody else's jobs, nor how many of them hold a
+concurrency key that it shares. What an exception said, and the text of such a key, are contents.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from queueapp import moments
 from queueapp.inspection.wording import ago_words, ahead_words, counted, lasting, listed, moment_words, ordinal
 from queueapp.states import Outcome, State
 from queueapp.store.records import JobRecord
-from queueapp.store.wait_facts import Holder, WaitFacts
+from queueapp.store.wait_facts import Holder, RateFacts, WaitFacts
 
 HOLDERS_NAMED = 3
 """So many jobs that hold its place stand in a sentence; the reason itself has a few more."""
@@ -33,12 +33,16 @@ class Kind(StrEnum):
     REFUSED = "refused"
     """The store refused it for good; it stays in the outbox for people."""
     DUE = "due"
+    PARKED = "parked"
+    """It came above a rate, and its moment has not come."""
     BACKOFF = "backoff"
     UNKNOWN_TASK = "unknown_task"
     POOL_PAUSED = "pool_paused"
     TENANT_PAUSED = "tenant_paused"
     LANE_PAUSED = "lane_paused"
     NO_WORKER = "no_worker"
+    NO_LEADER = "no_leader"
+    """A leader chooses, and there is none."""
     POOL_FULL = "pool_full"
     TENANT_FULL = "tenant_full"
     LANE_FULL = "lane_full"
@@ -46,6 +50,14 @@ class Kind(StrEnum):
     SUSPECT = "suspect"
     """It twice crashed its worker and is leased alone."""
     BEHIND_SUSPECT = "behind_suspect"
+    INGRESS = "ingress"
+    """The leader has not ranked it yet."""
+    WINDOW = "window"
+    """The leader has chosen as many jobs as may be chosen and not done."""
+    READY = "ready"
+    """The leader has chosen it: a worker takes it next."""
+    RERANKING = "reranking"
+    """It stands in the order of the policy that the pool had before, and is moved over."""
     TURN = "turn"
     """Other jobs start before it."""
     BUSY = "busy"
@@ -104,6 +116,10 @@ class Reader:
             self.public_id(holder.id) for holder in holders if self.tenants is None or holder.tenant in self.tenants
         )
 
+    def sees_all(self, holders: Sequence[Holder], number: int) -> bool:
+        """Whether all who hold a place are of tenants whom the reader may see, as far as they are known by name."""
+        return self.whole or len(self.named(holders)) == number
+
 
 def reasons_of(facts: WaitFacts, reader: Reader) -> tuple[Reason, ...]:
     """The reasons, most important first; never empty."""
@@ -123,8 +139,14 @@ def reasons_of(facts: WaitFacts, reader: Reader) -> tuple[Reason, ...]:
     match record.state:
         case State.PENDING:
             found = _pending(facts, record, reader)
+        case State.INGRESS:
+            found = _ingress(facts, record, reader)
+        case State.READY:
+            found = _ready(facts, record, reader)
         case State.SCHEDULED:
             found = _scheduled(facts, record, reader)
+        case State.BACKLOG:
+            found = _parked(facts, record, reader)
         case State.ACTIVE:
             found = _active(facts, record, reader)
         case State.DEAD:
@@ -149,6 +171,7 @@ def sentence_of(reasons: Sequence[Reason]) -> str:
 def _pending(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[Reason]:
     blocking = [
         *_paused(facts, record, reader),
+        *_without_leader(facts, reader),
         *_without_worker(facts, reader),
         *_full(facts, record, reader),
         *_suspects(facts, reader),
@@ -157,6 +180,29 @@ def _pending(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[Re
     yield from _in_line(facts, reader, held=bool(blocking))
     if facts.unknown_since_ms:
         yield _unknown_task(facts, record, reader, blocks=False)
+    yield from _expiry(facts)
+
+
+def _ingress(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[Reason]:
+    yield from _paused(facts, record, reader)
+    yield from _without_leader(facts, reader)
+    yield from _without_worker(facts, reader)
+    text = "it has come in, and the leader ranks it next"
+    if not facts.scheduled:
+        text = "it came in for a leader, and the next calls of workers put it into line"
+    elif reader.whole:
+        text += f": {counted(facts.ingress, 'job')} of the pool {'waits' if facts.ingress == 1 else 'wait'} for that"
+    yield Reason(kind=Kind.INGRESS, text=text, blocks=True)
+    yield from _expiry(facts)
+
+
+def _ready(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[Reason]:
+    yield from _paused(facts, record, reader)
+    yield from _without_worker(facts, reader)
+    text = "the leader has chosen it, and the next worker with room takes it"
+    if facts.ready_place and reader.whole:
+        text += f", after {counted(facts.ready_place, 'job')} chosen before it"
+    yield Reason(kind=Kind.READY, text=text, blocks=bool(facts.ready_place))
     yield from _expiry(facts)
 
 
@@ -178,6 +224,29 @@ def _scheduled(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[
     yield from _expiry(facts)
 
 
+def _parked(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[Reason]:
+    rates = [_rate_words(each, facts, record, reader) for each in facts.rates]
+    above = f"above {' and '.join(rates)}" if rates else "above a rate that is not there any more"
+    when = f"due {ahead_words(record.due_ms, facts.now_ms)}"
+    if record.due_ms <= facts.now_ms:
+        when += " and goes into line by the next draws of a scheduler or a worker"
+    text = f"it came {above} and was parked; it is {when}"
+    yield Reason(kind=Kind.PARKED, text=text, blocks=True, until=moment_of(record.due_ms))
+    yield from _paused(facts, record, reader)
+    yield from _without_worker(facts, reader)
+    yield from _expiry(facts)
+
+
+def _rate_words(found: RateFacts, facts: WaitFacts, record: JobRecord, reader: Reader) -> str:
+    rate = found.rate
+    what = f"the rate of its {found.scope} {record.tenant if found.scope == 'tenant' else record.lane}"
+    if found.scope not in ("tenant", "lane"):
+        text = next((key.text for key in facts.keys if key.digest == found.scope), "")
+        what = f"the rate of its key {text!r}" if reader.contents and text else "the rate of one of its keys"
+    burst = f", burst {rate.burst:,}" if rate.burst > 1 else ""
+    return f"{what} ({rate.rate:,} per {rate.period_ms / 1000:g} s{burst})"
+
+
 def _paused(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[Reason]:
     if facts.pool.paused:
         yield Reason(kind=Kind.POOL_PAUSED, text=f"the pool {reader.pool} is paused", blocks=True)
@@ -187,6 +256,13 @@ def _paused(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[Rea
     if facts.lane.paused:
         text = f"its lane {record.lane} of the tenant {record.tenant} is paused"
         yield Reason(kind=Kind.LANE_PAUSED, text=text, blocks=True)
+
+
+def _without_leader(facts: WaitFacts, reader: Reader) -> Iterator[Reason]:
+    if facts.scheduled and not facts.led:
+        pool = f"the pool {reader.pool}, whose dispatch is scheduled"
+        text = f"no scheduler leads {pool}: nothing is chosen until one does"
+        yield Reason(kind=Kind.NO_LEADER, text=text, blocks=True)
 
 
 def _without_worker(facts: WaitFacts, reader: Reader) -> Iterator[Reason]:
@@ -216,14 +292,22 @@ def _full(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[Reaso
     for key in facts.keys:
         if key.full:
             name = f"its concurrency key {key.text!r}" if reader.contents else "one of its concurrency keys"
-            yield _held(Kind.KEY_FULL, f"{name} is full", key.used, key.limit or 0, key.holders, reader)
+            known = reader.sees_all(key.holders, key.used)
+            yield _held(Kind.KEY_FULL, f"{name} is full", key.used, key.limit or 0, key.holders, reader, known=known)
     if facts.parked and not any(key.full for key in facts.keys):
-        text = "a slot of its concurrency key is free again, and is offered to it within a second"
+        text = "a slot of its concurrency key is free again, and those that wait for it are offered it in turn"
         yield Reason(kind=Kind.KEY_FULL, text=text, blocks=True)
 
 
-def _held(kind: Kind, text: str, used: int, limit: int, holders: Sequence[Holder], reader: Reader) -> Reason:
+def _held(
+    kind: Kind, text: str, used: int, limit: int, holders: Sequence[Holder], reader: Reader, *, known: bool = True
+) -> Reason:
+    """`known`: the reader may know how many hold it, and so how many of them are not among those it sees."""
     held_by = reader.named(holders)
+    if not known:
+        if held_by:
+            text += f", held among others by {listed(list(held_by), HOLDERS_NAMED)}"
+        return Reason(kind=kind, text=text, blocks=True, held_by=held_by)
     text += _of_limit(used, limit)
     if held_by:
         text += f", held by {listed(list(held_by), HOLDERS_NAMED, used)}"
@@ -251,12 +335,31 @@ def _suspects(facts: WaitFacts, reader: Reader) -> Iterator[Reason]:
 def _in_line(facts: WaitFacts, reader: Reader, *, held: bool) -> Iterator[Reason]:
     """Its turn. Behind something that holds it, the place is told, and blocks nothing by itself."""
     place = _place(facts)
+    if facts.old_policy:
+        text = (
+            f"the policy of the pool {reader.pool} has become {facts.policy}, and it still stands in the order of "
+            f"{facts.old_policy}" + (f", {place}" if place else "")
+        )
+        if reader.whole:
+            text += f": {facts.moved:,} of {counted(facts.moving, 'job')} have moved over"
+        yield Reason(kind=Kind.RERANKING, text=text, blocks=not held)
+        return
     if held:
         if place:
             yield Reason(kind=Kind.TURN, text=f"it is {place}")
         return
     if facts.ahead is None or facts.ahead or not facts.ahead_exact:
         yield Reason(kind=Kind.TURN, text=_turn(facts, place, reader), blocks=True)
+        return
+    if facts.scheduled and facts.most_chosen is not None and facts.chosen >= facts.most_chosen:
+        text = "it is next, and as many jobs are chosen and not done as the pool's window has room for"
+        used, limit = (facts.chosen, facts.most_chosen) if reader.whole else (None, None)
+        if limit is not None:
+            text += f": {used:,} of {limit:,}"
+        yield Reason(kind=Kind.WINDOW, text=text, blocks=True, used=used, limit=limit)
+        return
+    if facts.scheduled:
+        yield Reason(kind=Kind.NEXT, text="it is next: the leader chooses it with its next call")
         return
     if facts.slots and facts.held >= facts.slots:
         text = "it is next, and the workers of the pool have no room"
@@ -271,7 +374,7 @@ def _in_line(facts: WaitFacts, reader: Reader, *, held: bool) -> Iterator[Reason
 def _place(facts: WaitFacts) -> str:
     if facts.place is None:
         return ""
-    place = ordinal(facts.place + 1)
+    place = ordinal(facts.place + 1) if facts.place_exact else f"{ordinal(facts.place + 1)} or later"
     if facts.parked:
         return f"{place} of those in its lane that have the same keys"
     if not facts.others:
@@ -285,7 +388,7 @@ def _turn(facts: WaitFacts, place: str, reader: Reader) -> str:
     text = f"it waits for its turn: it is {place}" if place else "it waits for its turn"
     if not reader.whole:
         return text
-    if facts.ahead is not None:
+    if facts.ahead or (facts.ahead is not None and facts.ahead_exact):
         number = counted(facts.ahead, "job") if facts.ahead_exact else f"at least {counted(facts.ahead, 'job')}"
         start = "starts" if facts.ahead == 1 else "start"
         text += f"{', and' if place else ':'} {number} of the pool {start} before it under the policy {facts.policy}"
@@ -369,6 +472,7 @@ def _ended(facts: WaitFacts, record: JobRecord) -> Reason:
         Outcome.CANCELLED: "it was cancelled",
         Outcome.EXPIRED: "its `expires_after` passed before it started, and it was dropped",
         Outcome.DISCARDED: "it was a dead letter and was discarded",
+        Outcome.REPLACED: "a newer job of the same singleton took its place",
     }[record.outcome or Outcome.COMPLETED]
     text = f"{what} {ago_words(record.ended_ms, facts.now_ms)}"
     if record.outcome is Outcome.COMPLETED and record.leased_ms:

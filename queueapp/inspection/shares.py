@@ -28,6 +28,7 @@ class Standing(StrEnum):
     BEHIND = "behind"
     CAPPED = "capped"
     PAUSED = "paused"
+    PARKED = "parked"
     FAIR = "fair"
     BORROWING = "borrowing"
     IDLE = "idle"
@@ -49,11 +50,13 @@ class Claim:
     presence: float = 1.0
     """The part of the pool's service in the window that was dealt out while this tenant had work: 0..1."""
     wait_s: float = 0.0
-    """How long its job has waited that has waited longest, as far as that is known."""
+    """For how long its first job has waited and could have run, as far as that is known."""
     in_line: bool = False
     """Some job of it may run now."""
     capped: bool = False
     """A ceiling of its own keeps its waiting jobs from running."""
+    parked: bool = False
+    """Jobs of it came above a rate, and nothing of it may run now."""
     paused: bool = False
     """It, or the pool."""
 
@@ -147,9 +150,10 @@ def word(claim: Claim, *, entitled: float, alone: float, grain: float) -> Standi
 
     paused     it or its pool is paused
     capped     it has waiting jobs, and a ceiling of its own keeps them from running
+    parked     jobs of it came above a rate and wait for their moment, and nothing of it may run now
     idle       it had no service in the window, and nothing of it may run now
-    starved    it has work that may run, had less than half of what it was entitled to, and a job of it has waited for a
-               minute or longer
+    starved    it has work that may run, had less than half of what it was entitled to, and its first job has waited
+               for a minute or longer in which nothing held it back
     behind     it has work that may run, and had less than nine tenths of what it was entitled to
     borrowing  it had more than eleven tenths of what its weight alone would give it: it uses what others leave; where
                its ratio is above 1, too, others lack it
@@ -160,6 +164,8 @@ def word(claim: Claim, *, entitled: float, alone: float, grain: float) -> Standi
         return Standing.PAUSED
     if claim.capped:
         return Standing.CAPPED
+    if claim.parked:
+        return Standing.PARKED
     if not claim.demands:
         return Standing.IDLE
     if claim.in_line and entitled - units > grain:
@@ -180,11 +186,13 @@ class Place:
     """Its pointer: a start tag (`tiered`), or the finish tag of its first job (`wfq`)."""
     weight: float
     largest: float
-    """The largest charge of one job in the window; 0 = it had no service in it."""
+    """The largest charge of one job in the window that was leased by its turn; 0 = none was."""
     corrected: int = 0
     """Most of its jobs in flight whose charges may have been corrected after its last turn; 0 = all costs declared."""
     served: bool = True
-    """It had a turn within the window."""
+    """It had a turn within the window; what a guaranteed minimum gives takes none."""
+    since_ms: int = 0
+    """Since when its first job could have run; 0 = longer than anybody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,12 +226,20 @@ def lags_of_tiered(places: Sequence[Place]) -> list[Lag]:
     return found
 
 
-def lags_of_wfq(places: Sequence[Place], clock: float, *, cost: float) -> list[Lag]:
-    """How far the clock has passed the finish tag of the first job in line: nothing, for a tenant that was always free
-    to run. One that comes back from a pause or a ceiling keeps its tags, and goes first until it has caught up. The
-    bound is one job of its own; `cost` stands for one where it had none.
+def lags_of_wfq(places: Sequence[Place], clock: float, moved_ms: int, *, cost: float) -> list[Lag]:
+    """How far the clock has passed the finish tag of a job that was free to run: nothing, as the least tag goes first.
+
+    A job that was lost, given back, or held back by a pause, a ceiling or a key keeps its tag, and the clock may have
+    passed it before it could run (again). It goes first then, and the clock, which last moved at `moved_ms`, stands
+    until it has caught up: that is no lag. The bound is one job of its own; `cost` stands for one where it had none.
     """
-    return [Lag(units=max(0.0, clock - place.position) * place.weight, bound=place.largest or cost) for place in places]
+    return [
+        Lag(
+            units=max(0.0, clock - place.position) * place.weight if moved_ms > place.since_ms else 0.0,
+            bound=place.largest or cost,
+        )
+        for place in places
+    ]
 
 
 def lags_of_ring(places_in_line: Sequence[int], length: int) -> list[Lag]:

@@ -16,6 +16,8 @@ class SeenTenant:
 
     key: str
     waiting: int
+    parked: int = 0
+    """Of those that wait: above a rate, until their moment comes."""
     active: int | None
     dead: int
     has_row: bool
@@ -41,6 +43,7 @@ def _with_rows(entries: Sequence[TenantEntry]) -> list[SeenTenant]:
         SeenTenant(
             key=entry.tenant,
             waiting=entry.waiting,
+            parked=entry.parked,
             active=entry.active,
             dead=entry.dead,
             has_row=entry.tenant in with_row,

@@ -1,4 +1,4 @@
-"""What people configure, as rows: pools, tenants, and limits of tenants and of concurrency keys in a pool.
+"""What people configure, as rows: pools, tenants, limits of tenants and of concurrency keys in a pool, and schedules.
 
 Intent lives here, in SQL; state lives in the store. Saving a row never waits for the store and never fails because of
 it: `sync` carries the change over after commit, and the scheduler's repair finds whatever did not arrive. No row is
@@ -14,6 +14,7 @@ from queueapp.models.limits import KeyLimit, Tenant, TenantLimits
 from queueapp.models.operations import DeadLetters, Jobs, NoRows, Operations
 from queueapp.models.pools import Pool, PoolManager, PoolRows
 from queueapp.models.records import DeadLetterInspection, Installation, OutboxEntry
+from queueapp.models.schedules import Schedule
 
 __all__ = [
     "DeadLetterInspection",
@@ -29,6 +30,7 @@ __all__ = [
     "Pool",
     "PoolManager",
     "PoolRows",
+    "Schedule",
     "Tenant",
     "TenantLimits",
 ]

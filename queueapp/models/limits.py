@@ -8,8 +8,10 @@ from django.db.models import Q, Sum
 from django.utils.translation import gettext_lazy as _
 
 from queueapp import patterns, validators
+from queueapp.models import rates
 from queueapp.models.base import OurManager, OurModel
 from queueapp.models.pools import Pool
+from queueapp.models.rates import Rated
 
 
 class Tenant(OurModel):
@@ -55,7 +57,7 @@ def minima_at_most(ceiling: int) -> int:
     return ceiling * 9 // 10
 
 
-class TenantLimits(OurModel):
+class TenantLimits(Rated, OurModel):
     """What a tenant, or one lane of it, may do in one pool."""
 
     pool = models.ForeignKey(Pool, models.CASCADE, related_name="limits", verbose_name=_("pool"))
@@ -89,6 +91,15 @@ class TenantLimits(OurModel):
         ),
     )
     paused = models.BooleanField(_("paused"), default=False, help_text=_("Jobs are accepted but none starts."))
+    backlog_limit = models.PositiveIntegerField(
+        _("most waiting"),
+        null=True,
+        blank=True,
+        help_text=_(
+            "Most jobs of the tenant that wait, in whatever state; further ones are refused. Empty = no limit; a lane "
+            "has none."
+        ),
+    )
 
     objects = OurManager["TenantLimits"]()
 
@@ -117,6 +128,12 @@ class TenantLimits(OurModel):
                 name="queueapp_limits_min_below_max",
                 violation_error_message=_("The guaranteed minimum must not be above the ceiling."),
             ),
+            models.CheckConstraint(
+                condition=Q(backlog_limit__isnull=True) | Q(lane=""),
+                name="queueapp_limits_room_of_tenant",
+                violation_error_message=_("“Most waiting” is the tenant's: leave it empty for a lane."),
+            ),
+            *rates.constraints("queueapp_limits"),
         )
 
     def clean(self) -> None:
@@ -142,8 +159,8 @@ class TenantLimits(OurModel):
         return f"{scope} @ {self.pool.name}"
 
 
-class KeyLimit(OurModel):
-    """How many jobs of one pool may hold the same concurrency key at once, whatever their tasks say."""
+class KeyLimit(Rated, OurModel):
+    """How many jobs of one pool may hold the same concurrency key at once, whatever tasks say, and come in with it."""
 
     pool = models.ForeignKey(Pool, models.CASCADE, related_name="key_limits", verbose_name=_("pool"))
     pattern = models.CharField(
@@ -173,6 +190,7 @@ class KeyLimit(OurModel):
                 name="queueapp_keylimit_pattern",
                 violation_error_message=_("This pattern has a limit for this pool already: edit that one."),
             ),
+            *rates.constraints("queueapp_keylimit"),
         )
 
     def __str__(self) -> str:

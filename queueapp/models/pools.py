@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -11,11 +10,26 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from queueapp import validators
-from queueapp.conf import settings
+from queueapp.conf import SettingFault, settings
+from queueapp.errors import InvalidPolicy
 from queueapp.models.base import OurManager, OurModel
+from queueapp.policies import custom
+from queueapp.policies.registry import DIRECT
 from queueapp.signals import pool_deleting
 from queueapp.store.keys import pool_code
 from queueapp.store.records import described
+
+
+def policy_choices() -> list[tuple[str, Any]]:
+    """Our policies, and those of `DUCTOR["POLICIES"]`. Migrations name this function."""
+    try:
+        own = sorted(settings.policies.items())
+    except SettingFault:
+        own = []  # Django's own checks ask, and ours must be reached to name the fault
+    return [
+        *Pool.Policy.choices,
+        *((name, _("%(name)s: a policy of your own, %(path)s") % {"name": name, "path": path}) for name, path in own),
+    ]
 
 
 class PoolRows(models.QuerySet["Pool"]):
@@ -48,6 +62,12 @@ class Pool(OurModel):
         PRIORITY = "priority", _("priority: the larger priority first; the smaller may wait for ever")
         AGING = "aging", _("aging: the larger priority first, and waiting counts as priority")
         EDF = "edf", _("edf: the earliest deadline first; jobs without one come last")
+        DRR = "drr", _("drr: rounds in which each tenant may spend a share of cost by weight; needs scheduled dispatch")
+        LOTTERY = "lottery", _("lottery: each job is a draw, with tickets by weight; needs scheduled dispatch")
+
+    class Dispatch(models.TextChoices):
+        DIRECT = "direct", _("direct: the store itself chooses when a worker asks; no leader is needed")
+        SCHEDULED = "scheduled", _("scheduled: the leader ranks and chooses; without a scheduler nothing starts")
 
     class EdfBy(models.TextChoices):
         DEADLINE = "deadline", _("deadline: whose deadline is earliest")
@@ -70,10 +90,12 @@ class Pool(OurModel):
     )
     policy = models.CharField(
         _("policy"),
-        max_length=16,
-        choices=Policy,
+        max_length=32,
+        choices=policy_choices,
         default=Policy.TIERED,
-        help_text=_("Which job runs next. A change is saved at once and takes effect when nothing waits in the pool."),
+        help_text=_(
+            "Which job runs next. A change is saved at once, and all that waits is ranked anew while work goes on."
+        ),
     )
     edf_by = models.CharField(
         _("edf: by"),
@@ -81,8 +103,8 @@ class Pool(OurModel):
         choices=EdfBy,
         default=EdfBy.DEADLINE,
         help_text=_(
-            "What “edf” compares; other policies ignore it. “latest start” needs the cost unit “ms”. A change takes "
-            "effect when nothing waits in the pool."
+            "What “edf” compares; other policies ignore it. “latest start” needs the cost unit “ms”. After a change "
+            "all that waits is ranked anew while work goes on."
         ),
     )
     aging_step_seconds = models.FloatField(
@@ -91,7 +113,26 @@ class Pool(OurModel):
         validators=[validators.aging_step],
         help_text=_(
             "How many seconds of waiting are worth one step of priority under “aging”, from 0.001 to 86400; other "
-            "policies ignore it. A change takes effect when nothing waits in the pool."
+            "policies ignore it. After a change all that waits is ranked anew while work goes on."
+        ),
+    )
+    dispatch = models.CharField(
+        _("dispatch"),
+        max_length=16,
+        choices=Dispatch,
+        default=Dispatch.DIRECT,
+        help_text=_(
+            "Who chooses the next job. “scheduled” is for policies that are written in Python, and needs a running "
+            "“manage.py scheduler”. A change takes effect at once, also for what waits."
+        ),
+    )
+    dispatch_window = models.PositiveIntegerField(
+        _("dispatch window"),
+        default=0,
+        validators=[validators.dispatch_window],
+        help_text=_(
+            "Most jobs that are chosen and not yet done, under scheduled dispatch. 0 = as many as live workers have "
+            "slots. A larger one keeps workers busier with tiny jobs, and decides their order earlier."
         ),
     )
     paused = models.BooleanField(_("paused"), default=False, help_text=_("Jobs are accepted but none starts."))
@@ -100,6 +141,24 @@ class Pool(OurModel):
         null=True,
         blank=True,
         help_text=_("Most jobs that run at once in the whole pool. Empty = no limit, 0 = closed."),
+    )
+    backlog_limit = models.PositiveIntegerField(
+        _("most waiting"),
+        null=True,
+        blank=True,
+        help_text=_(
+            "Most jobs that wait in the whole pool, in whatever state; further ones are refused. Empty = what the "
+            "setting BACKLOG_LIMIT says, which is no limit unless set."
+        ),
+    )
+    continue_weight = models.PositiveIntegerField(
+        _("continuations for each start"),
+        default=10,
+        validators=[validators.continue_weight],
+        help_text=_(
+            "Of jobs that were parked above a rate and are due: so many that continue begun work leave the backlog for "
+            "each that starts new work. From 1 to 1000."
+        ),
     )
     default_weight = models.FloatField(
         _("default weight"),
@@ -134,14 +193,25 @@ class Pool(OurModel):
                 violation_error_message=_("default cost must be a number from 1 to 1000000000."),
             ),
             models.CheckConstraint(
+                condition=Q(continue_weight__gte=1, continue_weight__lte=validators.CONTINUE_WEIGHT_MAX),
+                name="queueapp_pool_continue_weight",
+                violation_error_message=_("continuations for each start must be a whole number from 1 to 1000."),
+            ),
+            models.CheckConstraint(
                 condition=Q(default_weight__gte=validators.WEIGHT_MIN, default_weight__lte=validators.WEIGHT_MAX),
                 name="queueapp_pool_default_weight",
                 violation_error_message=_("default weight must be a number from 0.001 to 1000."),
             ),
             models.CheckConstraint(
-                condition=Q(policy__in=["tiered", "wfq", "ring", "fifo", "priority", "aging", "edf"]),
+                condition=Q(policy__in=["tiered", "wfq", "ring", "fifo", "priority", "aging", "edf"])
+                | Q(dispatch="scheduled"),
                 name="queueapp_pool_policy",
-                violation_error_message=_("policy must be one of those that there are."),
+                violation_error_message=_("a policy that is written in Python needs scheduled dispatch."),
+            ),
+            models.CheckConstraint(
+                condition=Q(dispatch__in=["direct", "scheduled"]),
+                name="queueapp_pool_dispatch",
+                violation_error_message=_("dispatch must be “direct” or “scheduled”."),
             ),
             models.CheckConstraint(
                 condition=Q(edf_by__in=["deadline", "latest_start"]),
@@ -184,25 +254,9 @@ class Pool(OurModel):
         """The policy with the parameter that it takes."""
         return described(self.policy, self.edf_by, self.aging_step_ms)
 
-    def clean_fields(self, exclude: Collection[str] | None = None) -> None:
-        """A planned policy is refused by its name, before it is only none of the choices."""
-        faults: dict[str, Any] = {}
-        left_out = {*(exclude or ())}
-        if "policy" not in left_out:
-            try:
-                validators.policy(self.policy)
-            except ValidationError as error:
-                faults["policy"] = [error]
-                left_out.add("policy")
-        try:
-            super().clean_fields(left_out)
-        except ValidationError as error:
-            faults = error.update_error_dict(faults)
-        if faults:
-            raise ValidationError(faults)
-
     def clean(self) -> None:
         super().clean()
+        self._clean_policy()
         if self.policy == self.Policy.EDF and self.edf_by == self.EdfBy.LATEST_START and self.cost_unit != "ms":
             raise ValidationError(
                 {
@@ -223,3 +277,22 @@ class Pool(OurModel):
                         % {"value": self.name, "other": other.name}
                     }
                 )
+
+    def _clean_policy(self) -> None:
+        if self.policy not in DIRECT and self.dispatch == self.Dispatch.DIRECT:
+            raise ValidationError(
+                {
+                    "dispatch": _(
+                        "dispatch “direct” has no policy “%(policy)s”, which is written in Python, so that a leader "
+                        "must choose. Set dispatch to “scheduled”, or take one of %(direct)s."
+                    )
+                    % {"policy": self.policy, "direct": ", ".join(sorted(DIRECT))}
+                }
+            )
+        if self.policy in settings.policies:
+            try:
+                custom.load(self.policy, settings.policies[self.policy])
+            except InvalidPolicy as error:
+                raise ValidationError(
+                    {"policy": _("policy “%(policy)s” cannot run: %(fault)s") % {"policy": self.policy, "fault": error}}
+                ) from error

@@ -32,7 +32,8 @@ STUCK_S = 60.0
 class Vital(Protocol):
     """A worker or a scheduler. `turned_at` is on the monotonic clock."""
 
-    turned_at: float
+    @property
+    def turned_at(self) -> float: ...
 
     @property
     def unready(self) -> str: ...

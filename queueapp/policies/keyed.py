@@ -1,11 +1,11 @@
 """Jobs with concurrency keys: they stand in sub-lanes, which step aside while one of their keys is full.
 
 A sub-lane holds the jobs of one lane with the same key set, in order. Its pointer stands among the lane's jobs at the
-place of its head. When a key of its set is full, the sub-lane is parked on that key; a slot that is given back is
-offered to the first waiter that may take it, which is not promised the slot: it competes by its tenant's turn. Each
-sub-lane that is not empty stands in exactly one of the two. A lease takes a slot of every key at once, or none, so that
-jobs with several keys never wait for each other in a ring. `tree.py` calls this; `store/lua/include/keys.lua` does the
-same in the store, in the same order. Not thread-safe.
+place of its head. When a key of its set is full, the sub-lane is parked on that key (`waiting.py`); a slot that is
+given back is offered to the first waiter that may take it, which is not promised the slot: it competes by its tenant's
+turn. Each sub-lane that is not empty stands in exactly one of the two. A lease takes a slot of every key at once, or
+none, so that jobs with several keys never wait for each other in a ring. `tree.py` calls this;
+`store/lua/include/keys.lua` does the same in the store, in the same order. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -14,25 +14,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from queueapp.policies.node import Pointers
+from queueapp.policies.node import Node, Pointers
+from queueapp.policies.waiting import Key, Waiters
 
 POINTER = "@"
 """What the member of a lane begins with that stands for a sub-lane."""
-LOOKED_AT_PER_WAKE, MOVED_PER_WAKE = 64, 8
-"""Waiters that one wake looks at and moves at most: a bound on the work of one call."""
-SWEPT_PER_CALL = 8
-"""Keys with waiters that one call looks at because their time has come."""
+MOVED_PER_WAKE = 8
+"""Waiters that one wake moves at most: a bound on the work of one call."""
+ASIDES_PER_CALL = 16
+"""Sub-lanes that the walk lets step aside in one call at most; then it passes their lane over until the next."""
+SWEPT_PER_CALL, SWEPT_PER_CHANGE = 8, 64
+"""Keys with waiters that one call, and one change of limits, looks at because their time has come."""
 SWEEP_MS = 1000
 """How long a wake that was lost (its sub-lane was paused, say, before it could run) stays unnoticed at most."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
-    """At most `limit` leased jobs share a digest, unless another limit is configured for the pattern."""
-
-    digest: str
-    limit: int
-    pattern: str = ""
+FULL_MS, DOUBLED_MOST = 30_000, 5
+"""When a key is looked at again that was full: nothing is expected of it until a slot is given back, which is offered
+at once, or a limit changes. Each look in vain doubles the time, five times at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,24 +76,32 @@ class Lanes(Protocol):
 
 
 class Keyed:
-    """The sub-lanes of one tree, the slots of its keys, and who waits for them.
+    """The sub-lanes of one tree, the slots of its keys, and who waits for them. `turns`: its tenants take turns.
 
     Changes are noted when they are made and take effect in `flush`, at the end of a call: first every sub-lane that
     was touched finds its place, then the slots that were given back are offered.
     """
 
-    def __init__(self, lanes: Lanes) -> None:
+    def __init__(self, lanes: Lanes, *, turns: bool) -> None:
         self.now_ms = 0
         """Set by the driver; only `sweep` asks for it."""
+        self.crowded = False
+        """The last call passed a lane over: another one finds more to do."""
         self._lanes = lanes
+        self._turns = turns
         self._subs: dict[str, SubLane] = {}
         self._configured: dict[str, int | None] = {}
         self._used: dict[str, set[str]] = {}
         self._leased: dict[str, tuple[Key, ...]] = {}
-        self._blocked: dict[str, Pointers] = {}
-        self._due: dict[str, int] = {}
+        self._blocked: dict[str, Waiters] = {}
+        self._due: dict[str, float] = {}
+        """The moment of the next look at a key with waiters; its fraction, in eighths, counts the looks in vain."""
+        self._charges: dict[str, dict[str, float]] = {}
         self._touched: dict[str, _Touch] = {}
         self._offers: dict[str, int | None] = {}
+        self._swept: set[str] = set()
+        self._asides = 0
+        self._passed: list[Node] = []
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -118,8 +123,7 @@ class Keyed:
 
     def waiters(self, digest: str) -> list[SubLane]:
         """Who is parked on a key, the first to be offered a slot first."""
-        waiting = self._blocked.get(digest, Pointers())
-        return [self._subs[name] for name in sorted(waiting, key=lambda name: (waiting.score(name), name))]
+        return [self._subs[name] for name in self._blocked.get(digest, ())]
 
     def used(self, digest: str) -> int:
         return len(self._used.get(digest, ()))
@@ -131,8 +135,7 @@ class Keyed:
     def full(self, sub: SubLane, *, but: str = "") -> str | None:
         """The first key of the set that has no slot left."""
         for key in sub.keys:
-            limit = self.limit(key)
-            if key.digest != but and limit is not None and self.used(key.digest) >= limit:
+            if key.digest != but and not self._has_room(key):
                 return key.digest
         return None
 
@@ -159,8 +162,11 @@ class Keyed:
     def of_pointer(self, member: str) -> SubLane:
         return self._subs[member[len(POINTER) :]]
 
-    def lease(self, sub: SubLane, job_id: str) -> None:
-        """The head of a sub-lane that is not full is leased: it takes a slot of every key, and the pointer moves on."""
+    def lease(self, sub: SubLane, job_id: str, charge: float) -> None:
+        """The head of a sub-lane that is not full is leased: it takes a slot of every key, and the pointer moves on.
+
+        `charge` is what the lease costs its tenant's turn at the keys.
+        """
         self._touch(sub).leased = True
         sub.jobs.discard(job_id)
         head = sub.jobs.first()
@@ -172,11 +178,24 @@ class Keyed:
         self._leased[job_id] = sub.keys
         for key in sub.keys:
             self._used.setdefault(key.digest, set()).add(job_id)
+            if self._turns:
+                charged = self._charges.setdefault(key.digest, {})
+                charged[sub.tenant] = charged.get(sub.tenant, 0.0) + charge
+
+    @property
+    def may_step_aside(self) -> bool:
+        return self._asides < ASIDES_PER_CALL
 
     def step_aside(self, sub: SubLane) -> None:
         """A sub-lane that is full was met by the walk."""
+        self._asides += 1
         self._touch(sub)
         self._queue(sub).discard(POINTER + sub.name)
+
+    def pass_over(self, node: Node, child: str) -> None:
+        """Too many stepped aside: the child has no turn any more until the call ends."""
+        node.passed.add(child)
+        self._passed.append(node)
 
     def release(self, job_id: str) -> None:
         """A lease ended: its slots are free."""
@@ -192,24 +211,35 @@ class Keyed:
             self._configured.pop(pattern, None)
         else:
             self._configured[pattern] = limit
-        self._look_at(sorted((due_ms, digest) for digest, due_ms in self._due.items())[:LOOKED_AT_PER_WAKE])
+        for digest, waiters in self._blocked.items():
+            if any(key.pattern == pattern for key in waiters.keys()):  # noqa: SIM118 - it is no mapping
+                self._due[digest] = min(self._due[digest], self.now_ms)
+        self.sweep(SWEPT_PER_CHANGE)
 
     def sweep(self, most: int = SWEPT_PER_CALL) -> bool:
-        """Look again at keys with waiters that nobody has looked at for a second; whether there were any."""
+        """Look again at keys with waiters whose time has come; whether there were any."""
         due = sorted((due_ms, digest) for digest, due_ms in self._due.items() if due_ms <= self.now_ms)
-        self._look_at(due[:most])
+        for _, digest in due[:most]:
+            self._swept.add(digest)
+            self._offer(digest, None)
         return bool(due)
 
     def flush(self) -> None:
+        passed, self._passed = self._passed, []
+        for node in passed:
+            node.passed.clear()
+        self.crowded, self._asides = bool(passed), 0
         touched, self._touched = self._touched, {}
         lanes = [touch.sub for touch in touched.values() if touch.sub.parked is None]
         for touch in touched.values():
             self._place(touch)
+        self._charge()
         for sub in lanes:
             self._lanes.refresh(sub.tenant, sub.lane)
         offers, self._offers = self._offers, {}
         for digest, slots in offers.items():
             self._wake(digest, slots)
+        self._swept.clear()
 
     # -- parts --------------------------------------------------------------------------------------------------
 
@@ -228,10 +258,17 @@ class Keyed:
         known = self._offers.get(digest, 0)
         self._offers[digest] = None if known is None or slots is None else known + slots
 
-    def _look_at(self, due: list[tuple[int, str]]) -> None:
-        for _, digest in due:
-            self._due[digest] = self.now_ms + SWEEP_MS
-            self._offer(digest, None)
+    def _has_room(self, key: Key, woken: int = 0) -> bool:
+        limit = self.limit(key)
+        return limit is None or self.used(key.digest) + woken < limit
+
+    def _charge(self) -> None:
+        """What was leased moves its tenants' turns at the keys that somebody waits for."""
+        charges, self._charges = self._charges, {}
+        for digest, charged in charges.items():
+            if digest in self._blocked:
+                for tenant, amount in charged.items():
+                    self._blocked[digest].charge(tenant, amount)
 
     def _place(self, touch: _Touch) -> None:
         """Put the pointer of a sub-lane right: in the lane at the place of its head, or parked where a key is full."""
@@ -240,7 +277,7 @@ class Keyed:
             if head is None:
                 self._unpark(sub)
             else:
-                self._blocked[sub.parked].put(sub.name, head[0])
+                self._blocked[sub.parked].put(self._waits_for(sub), sub.tenant, sub.name, head[:2])
         else:
             queue = self._queue(sub)
             full = self.full(sub) if head is not None else None
@@ -260,16 +297,19 @@ class Keyed:
         head = sub.jobs.first()
         assert head is not None, "an empty sub-lane waits for nothing"
         sub.parked = digest
-        self._blocked.setdefault(digest, Pointers()).put(sub.name, head[0])
-        self._due.setdefault(digest, self.now_ms + SWEEP_MS)
+        waiters = self._blocked.setdefault(digest, Waiters(turns=self._turns))
+        waiters.put(self._waits_for(sub), sub.tenant, sub.name, head[:2])
+        self._due.setdefault(digest, self.now_ms + FULL_MS)
 
     def _unpark(self, sub: SubLane) -> None:
-        assert sub.parked is not None
-        waiting = self._blocked[sub.parked]
-        waiting.discard(sub.name)
-        if not waiting:
-            del self._blocked[sub.parked], self._due[sub.parked]
+        key = self._waits_for(sub)
+        self._blocked[key.digest].discard(key, sub.tenant, sub.name)
+        if not self._blocked[key.digest]:
+            del self._blocked[key.digest], self._due[key.digest]
         sub.parked = None
+
+    def _waits_for(self, sub: SubLane) -> Key:
+        return next(key for key in sub.keys if key.digest == sub.parked)
 
     def _wake(self, digest: str, slots: int | None) -> None:
         """Offer free slots of a key to its first waiters that fit.
@@ -278,12 +318,11 @@ class Keyed:
         into its lane, so that nobody waits behind it, and the offer goes on.
         """
         woken = moved = 0
-        for sub in self.waiters(digest)[:LOOKED_AT_PER_WAKE]:
-            if moved == MOVED_PER_WAKE or woken == slots:
+        while moved < MOVED_PER_WAKE and woken != slots and (waiters := self._blocked.get(digest)):
+            found = waiters.first(lambda key: self._has_room(key, woken))  # noqa: B023 - called at once
+            if found is None:
                 break
-            limit = next(self.limit(key) for key in sub.keys if key.digest == digest)
-            if limit is not None and self.used(digest) + woken >= limit:
-                continue
+            sub = self._subs[found[0]]
             moved += 1
             self._unpark(sub)
             other = self.full(sub, but=digest)
@@ -294,6 +333,17 @@ class Keyed:
             assert head is not None, "an empty sub-lane waits for nothing"
             self._queue(sub).put(POINTER + sub.name, *head[:2])
             self._lanes.refresh(sub.tenant, sub.lane)
-            woken += self._lanes.admits(sub.tenant, sub.lane)
-        if moved == MOVED_PER_WAKE and woken != slots and digest in self._due:
-            self._due[digest] = self.now_ms
+            if self._lanes.admits(sub.tenant, sub.lane):
+                woken += 1
+                waiters.began(found[1])
+        if digest in self._due:
+            self._look_again(digest, moved, at_once=moved == MOVED_PER_WAKE and woken != slots)
+
+    def _look_again(self, digest: str, moved: int, *, at_once: bool) -> None:
+        """When is the key looked at again that somebody waits for still, after `moved` of them left?"""
+        due, known = float(self.now_ms + (0 if at_once else SWEEP_MS)), self._due[digest]
+        if digest in self._swept and not moved:
+            doubled = min(int(known % 1 * 8) + 1, DOUBLED_MOST)
+            self._due[digest] = self.now_ms + FULL_MS * 2**doubled + doubled / 8
+        elif moved:
+            self._due[digest] = due if digest in self._swept else min(due, known)

@@ -8,7 +8,8 @@ both agree to the last bit of a double. Not thread-safe: one caller at a time, a
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 TAGS_DROPPED_PER_LIFT = 64
 """Most stale tags that one lift forgets: a bound on the work of one call."""
@@ -55,8 +56,10 @@ class Pointers:
         place = self._scores.pop(member, None)
         return None if place is None else place[0]
 
-    def first(self) -> tuple[float, int, str] | None:
-        """The least `(score, tie, member)`, which stays."""
+    def first(self, but: Collection[str] = ()) -> tuple[float, int, str] | None:
+        """The least `(score, tie, member)`, which stays; the least of those that are not in `but`."""
+        if but:
+            return min(((*place, member) for member, place in self._scores.items() if member not in but), default=None)
         heap = self._heap
         while heap:
             score, tie, member = heap[0]
@@ -73,6 +76,15 @@ class Pointers:
             taken.append(least[2])
         return taken
 
+    def dump(self) -> list[tuple[str, float, int]]:
+        """All of it, for `restore`: member, score, tie. Which were put first does not matter and is not told."""
+        return [(member, *place) for member, place in self._scores.items()]
+
+    def restore(self, dumped: list[tuple[str, float, int]]) -> None:
+        self._scores = {str(member): (float(score), int(tie)) for member, score, tie in dumped}
+        self._heap = [(*place, member) for member, place in self._scores.items()]
+        heapq.heapify(self._heap)
+
 
 def _ignore(_child: str) -> None:
     return None
@@ -83,17 +95,23 @@ class Node:
 
     `forgotten` is told of every child whose tag the clock has overtaken. `state` is the policy's own: child → number,
     dropped with the child's tag; `root` is the node at the top of the tree, where it keeps what all nodes share.
+    `passed` are children of the walk that have no turn in this call. They hold the clock back all the same.
     """
 
-    __slots__ = ("_forgotten", "root", "state", "tags", "v", "walk")
+    __slots__ = ("_forgotten", "passed", "root", "state", "tags", "v", "walk")
 
     def __init__(self, forgotten: Callable[[str], None] = _ignore, root: Node | None = None) -> None:
         self.v = 0.0
         self.walk = Pointers()
         self.tags = Pointers()
         self.state: dict[str, float] = {}
+        self.passed: set[str] = set()
         self.root = self if root is None else root
         self._forgotten = forgotten
+
+    def turn(self) -> tuple[float, int, str] | None:
+        """The first child that is not passed over."""
+        return self.walk.first(self.passed)
 
     def enter(self, child: str) -> None:
         """`child` became runnable: it starts at the clock, or at its own tag when it had run ahead."""
@@ -144,6 +162,17 @@ class Node:
         """Bring the clock up to the least start tag, or at the end of a busy period to the last finish tag."""
         least = self.walk.first()
         self.advance(least[0] if least is not None else self.v if finish is None else finish)
+
+    def dump(self) -> dict[str, Any]:
+        """What a later `restore` goes on from to the last bit, in JSON's own types: all that a policy keeps."""
+        return {"v": self.v, "walk": self.walk.dump(), "tags": self.tags.dump(), "state": dict(self.state)}
+
+    def restore(self, dumped: dict[str, Any]) -> None:
+        """Be the node that was dumped. ValueError, TypeError or KeyError for what is no dump."""
+        self.v = float(dumped["v"])
+        self.walk.restore(dumped["walk"])
+        self.tags.restore(dumped["tags"])
+        self.state = {str(child): float(number) for child, number in dumped["state"].items()}
 
     def _forget(self, child: str) -> None:
         self.state.pop(child, None)

@@ -1,7 +1,9 @@
 """What a policy is: how jobs rank inside their lane, and how the pointers of lanes and tenants move.
 
-A policy has no state of its own: it reads and writes the node that it is handed, so that one object serves every node
-of every pool. The tree (`tree.py`) calls it; users' own policies implement this protocol.
+A policy has no state of its own: it reads and writes the node that it is handed. So one object serves every node of
+every pool, and a leader can keep all there is (`Node.dump`), and its successor goes on from there (`Node.restore`). The
+tree (`tree.py`) calls it, and so does the leader of scheduled dispatch; users' own policies implement this protocol
+(`custom.py` looks whether they do).
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from queueapp.policies import custom
 from queueapp.policies.aging import Aging
 from queueapp.policies.drr import Drr
 from queueapp.policies.edf import Edf
@@ -28,3 +31,14 @@ POLICIES: dict[str, type[Policy]] = {
 
 DIRECT = frozenset({"fifo", "priority", "edf", "wfq", "aging", "tiered", "ring"})
 """Those that the store's scripts know, too (`store/lua/include/rank.lua`, `node.lua`): no leader is needed to lease."""
+
+PYTHON = frozenset(POLICIES) - DIRECT
+"""Those that only a leader can run, in scheduled dispatch."""
+
+
+def find(name: str, own: Mapping[str, str]) -> Policy:
+    """The policy of this name: one of ours with its defaults, or one of `own` (name → dotted path).
+
+    Raises InvalidPolicy for one of `own` that is none, KeyError for a name that nobody has.
+    """
+    return POLICIES[name]() if name in POLICIES else custom.load(name, own[name])

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from queueapp.policies.keyed import POINTER, Keyed
+from queueapp.policies.keyed import POINTER, Keyed, SubLane
 from queueapp.policies.lanes import Lane, TenantWork
 from queueapp.policies.node import Node, Pointers
 from queueapp.policies.protocol import Candidate, Place, Policy
+from queueapp.policies.slots import Slots
 
 SMALLEST_CHARGE = 1.0
 FLOOR_RUN = 9
@@ -67,11 +68,11 @@ class Tree:
         self._tenants: dict[str, TenantWork] = {}
         self._jobs: dict[str, Candidate] = {}
         self._parked: dict[str, Candidate] = {}
-        self._leases: dict[str, tuple[str, str]] = {}
-        self._in_flight: dict[tuple[str, str], int] = {}
+        self._slots = Slots()
         self._done: dict[str, None] | None = None
         self._touched: dict[tuple[str, str], None] = {}
-        self.keyed = Keyed(self)
+        self._freed: dict[tuple[str, str], None] = {}
+        self.keyed = Keyed(self, turns=not policy.ordered)
         """Jobs with concurrency keys."""
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -86,7 +87,7 @@ class Tree:
     @property
     def open(self) -> bool:
         """The pool itself lets a job be leased. Closing it leaves the walk as it is."""
-        return not self.pool.paused and (self.pool.ceiling is None or len(self._leases) < self.pool.ceiling)
+        return not self.pool.paused and (self.pool.ceiling is None or len(self._slots) < self.pool.ceiling)
 
     def limits(self, tenant: str, lane: str = "") -> Limits:
         return self._limits.get((tenant, lane), Limits())
@@ -96,7 +97,7 @@ class Tree:
         return iter(self._limits)
 
     def in_flight(self, tenant: str, lane: str = "") -> int:
-        return self._in_flight.get((tenant, lane), 0)
+        return self._slots.used(tenant, lane)
 
     def tenants(self) -> Iterator[tuple[str, Node]]:
         """Each tenant that is remembered, with its node over lanes."""
@@ -120,16 +121,17 @@ class Tree:
     def together(self) -> Iterator[None]:
         """Several moves as one call of the store makes them.
 
-        At its end the lanes that they touched are put right in the order of the first touch, jobs with keys find their
-        places, and tenants that are done are forgotten.
+        At its end the lanes are put right in one order, which decides who goes first among those that enter together:
+        those that jobs without keys came to or left, in the order of the first; then those that only got a slot back;
+        then jobs with keys find their places. Tenants that are done are forgotten.
         """
         done = self._done = {}
         try:
             yield
         finally:
-            for scope in self._touched:
+            for scope in self._touched | self._freed:
                 self.refresh(*scope)
-            self._touched = {}
+            self._touched, self._freed = {}, {}
             self.keyed.flush()
             self._done = None
             for tenant in done:
@@ -183,8 +185,7 @@ class Tree:
         if found is None:
             return None
         tenant, lane, rank, job, for_minimum = found
-        node = self._tenants[tenant].node
-        cost = self._cost(job)
+        node, cost = self._tenants[tenant].node, self._cost(job)
         tenant_weight, lane_weight = self.limits(tenant).weight, self.limits(tenant, lane).weight
         self.policy.served(node, lane, rank, cost, lane_weight)
         if for_minimum:
@@ -193,10 +194,10 @@ class Tree:
             position, self.floor_run = self.policy.served(self.root, tenant, rank, cost, tenant_weight), 0
         self._take(job.id)
         if job.keys is not None:
-            self.keyed.lease(self.keyed.sub_lane(self._sub_lane(job)), job.id)
+            turn = cost / tenant_weight if self.policy.charges else 1.0
+            self.keyed.lease(self.keyed.sub_lane(self._sub_lane(job)), job.id, turn)
         self._tenants[tenant].waiting -= 1
-        self._leases[job.id] = (tenant, lane)
-        self._count(tenant, lane, 1)
+        self._slots.take(job.id, tenant, lane)
         self.refresh(tenant, lane)
         self.flush()
         return Charge(
@@ -228,10 +229,9 @@ class Tree:
 
     def release(self, job_id: str) -> None:
         """The lease of `job_id` ended: its slots are free. A second release is a no-op."""
-        scope = self._leases.pop(job_id, None)
+        scope = self._slots.give_back(job_id)
         if scope is not None:
-            self._count(*scope, -1)
-            self._touch(*scope)
+            self._touch(*scope, freed=True)
             self.keyed.release(job_id)
             self.flush()
 
@@ -282,18 +282,19 @@ class Tree:
     def _turn(self) -> tuple[str, bool] | None:
         """Whose turn it is, and whether its guaranteed minimum gives it."""
         if self.floor_run < FLOOR_RUN and self._minima:
-            below = [(self.root.walk.place(name), name) for name in self._minima if self.below_minimum(name)]
+            names = [name for name in self._minima if self.below_minimum(name) and name not in self.root.passed]
+            below = [(self.root.walk.place(name), name) for name in names]
             if below:
                 return min(below)[1], True
-        least = self.root.walk.first()
+        least = self.root.turn()
         return None if least is None else (least[2], False)
 
     def _head(self) -> tuple[str, str, float, Candidate, bool] | None:
         """Whose turn it is, with the job; sub-lanes with a full key step aside on the way."""
         while (turn := self._turn()) is not None:
             tenant, for_minimum = turn
-            least_lane = self._tenants[tenant].node.walk.first()
-            assert least_lane is not None, "a tenant in the walk has a runnable lane"
+            least_lane = self._tenants[tenant].node.turn()
+            assert least_lane is not None, "a tenant whose turn it is has a lane that may run"
             lane = self._tenants[tenant].lanes[least_lane[2]]
             queue = lane.turn()
             first = queue.first()
@@ -302,8 +303,7 @@ class Tree:
             if member.startswith(POINTER):
                 sub = self.keyed.of_pointer(member)
                 if self.keyed.full(sub) is not None:
-                    self.keyed.step_aside(sub)
-                    self.refresh(tenant, least_lane[2])
+                    self._step_aside(sub)
                     continue
                 head = sub.jobs.first()
                 assert head is not None, "a sub-lane that stands in its lane has a job"
@@ -312,12 +312,23 @@ class Tree:
             return tenant, least_lane[2], rank, self._jobs[member], for_minimum
         return None
 
-    def _touch(self, tenant: str, lane: str) -> None:
-        """Put the lane right, now or at the end of `together`."""
+    def _step_aside(self, sub: SubLane) -> None:
+        """Or its lane is passed over: with it its tenant, whose last lane it is or whose place under an order it is."""
+        if self.keyed.may_step_aside:
+            self.keyed.step_aside(sub)
+            self.refresh(sub.tenant, sub.lane)
+            return
+        node = self._tenants[sub.tenant].node
+        self.keyed.pass_over(node, sub.lane)
+        if self.policy.ordered or node.turn() is None:
+            self.keyed.pass_over(self.root, sub.tenant)
+
+    def _touch(self, tenant: str, lane: str, *, freed: bool = False) -> None:
+        """Put the lane right, now or at the end of `together`. `freed`: it got a slot back."""
         if self._done is None:
             self.refresh(tenant, lane)
         else:
-            self._touched[tenant, lane] = None
+            (self._freed if freed else self._touched)[tenant, lane] = None
 
     def _tenant(self, name: str) -> TenantWork:
         held = self._tenants.get(name)
@@ -375,14 +386,6 @@ class Tree:
             if not len(lanes[job.lane]):
                 del lanes[job.lane]
         return job
-
-    def _count(self, tenant: str, lane: str, change: int) -> None:
-        for scope in ((tenant, ""), (tenant, lane)):
-            left = self._in_flight.get(scope, 0) + change
-            if left:
-                self._in_flight[scope] = left
-            else:
-                self._in_flight.pop(scope, None)
 
     def _is_kept(self, tenant: str) -> bool:
         """The tenant has waiting jobs, or is ahead of the clock."""

@@ -26,12 +26,13 @@ class Outcome:
     """What became of one job of a bulk call."""
 
     word: str
-    """enqueued, exists or deferred; else the code of the error (conflict, unserialisable, store_unavailable, ...).
+    """enqueued, parked, exists, debounced, skipped or deferred; else the code of the error (conflict, throttled,
+    backlog_full, unserialisable, store_unavailable, ...).
 
     An error that is not Ductor's has no code; the name of its class stands for it.
     """
     result: DuctorResult | None = None
-    """The job's handle; for `exists` that of the job that stands for it. None when there is no job."""
+    """The job's handle; for exists, debounced and skipped that of the job that stands for it. None: there is none."""
     error: Exception | None = None
 
     @property
@@ -137,7 +138,7 @@ def _stand_in(places: list[Place], results: list[DuctorResult]) -> None:
     found = iter(results)
     for position, place in enumerate(places):
         if isinstance(place, Replay):
-            places[position] = Outcome(word="exists", result=next(found))
+            places[position] = Outcome(word=place.answer.outcome, result=next(found))
 
 
 def _answered(prepared: Prepared, answer: Answer) -> Replay | Outcome:
@@ -145,9 +146,9 @@ def _answered(prepared: Prepared, answer: Answer) -> Replay | Outcome:
         accepted = client.check(prepared, answer)
     except DuctorError as error:
         return _refused(error)
-    if accepted.outcome == "exists":
+    if accepted.outcome in client.STAND_INS:
         return Replay(prepared, accepted)
-    return Outcome(word="enqueued", result=prepared.result(accepted))
+    return Outcome(word=accepted.outcome, result=prepared.result(accepted))
 
 
 def _refused(error: Exception) -> Outcome:

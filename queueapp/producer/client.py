@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from queueapp import metrics
 from queueapp.compat import Task, task_enqueued
-from queueapp.errors import DuctorError, IdempotencyConflict, StoreError
+from queueapp.errors import BacklogFull, DuctorError, IdempotencyConflict, StoreError, Throttled
 from queueapp.moments import moment
 from queueapp.producer import outbox, rows, transactions
 from queueapp.producer.preparation import Prepared, prepare
@@ -38,8 +38,9 @@ Failure = tuple[Prepared, DuctorResult, DuctorError]
 def submit(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> DuctorResult:
     """Enqueue one job, at once or after commit; the handle carries its id either way.
 
-    Raises InvalidOption and its kin, UnserialisableArgument, PayloadTooLarge, IdempotencyConflict, StoreUnavailable,
-    StoreMisconfigured. What the store refuses after commit is logged at ERROR and sent as `enqueue_failed`.
+    Raises InvalidOption and its kin, UnserialisableArgument, PayloadTooLarge, IdempotencyConflict, Throttled,
+    BacklogFull, StoreUnavailable, StoreMisconfigured. What the store refuses after commit is logged at ERROR and sent
+    as `enqueue_failed`.
     """
     prepared = prepare(task, args, kwargs)
     rows.require_pool(prepared.pool)
@@ -48,7 +49,7 @@ def submit(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ductor
         return deferred[0]
     [answer] = send_each([(prepared.pool, prepared.job)])
     accepted = check(prepared, answer)
-    if accepted.outcome == "exists":
+    if accepted.outcome in STAND_INS:
         return standing_in([Replay(prepared, accepted)])[0]
     result = prepared.result(accepted)
     announce(prepared, result)
@@ -66,7 +67,7 @@ async def asubmit(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
         return deferred[0]
     [answer] = await asend_each([(prepared.pool, prepared.job)])
     accepted = check(prepared, answer)
-    if accepted.outcome == "exists":
+    if accepted.outcome in STAND_INS:
         return (await astanding_in([Replay(prepared, accepted)]))[0]
     result = prepared.result(accepted)
     await aannounce(prepared, result)
@@ -86,19 +87,42 @@ def check(prepared: Prepared, answer: Answer) -> Enqueued:
             f"{shards.keys(prepared.pool).public_id(answer.id)}, which has other arguments. Use another key for other "
             "work; a key is free again after IDEMPOTENCY_TTL."
         )
+    if answer.outcome not in ("enqueued", "exists"):
+        metrics.front_door(prepared.pool, answer.outcome)
+    if answer.outcome == "throttled":
+        raise Throttled(
+            f"{prepared.task.module_path} of tenant {prepared.job.tenant!r} came above a rate of the tenant, the lane "
+            f"or a key: one more is accepted in {answer.wait_ms / 1000:g} s. Call again then, or have such jobs wait "
+            'with on_throttle="park".',
+            retry_after=answer.wait_ms / 1000,
+        )
+    if answer.outcome == "backlog_full":
+        raise BacklogFull(
+            f"Tenant {prepared.job.tenant!r}, or the pool {prepared.pool!r}, has as many waiting jobs as its "
+            f"backlog_limit allows; at the pace at which they start there is room in about {answer.wait_ms / 1000:g} "
+            "s.",
+            retry_after=answer.wait_ms / 1000,
+        )
     return answer
 
 
+STAND_INS = frozenset({"exists", "debounced", "skipped"})
+"""Outcomes of a job for which another one stands."""
+
+
 class Replay(NamedTuple):
-    """A job whose idempotency key stands for one that is there already, and the store's answer, which names that."""
+    """A job for which another one stands, by its idempotency key, its debounce or its singleton; and the store's
+    answer, which names that one.
+    """
 
     prepared: Prepared
     answer: Enqueued
 
 
 def standing_in(replays: Sequence[Replay]) -> list[DuctorResult]:
-    """The results of the jobs that idempotency keys stand for, in order; their arguments are those of this call.
+    """The results of the jobs that stand for those, in order.
 
+    What a singleton skipped has the arguments of the job that is there, all others have those of this call.
     The store is asked once for as many jobs of a pool as are sent at once. Of a job that is gone by then, or cannot be
     read just now, the result says what is known without.
     """
@@ -135,7 +159,9 @@ def _stood_for(replay: Replay, record: JobRecord | None) -> DuctorResult:
     if record is None:
         return prepared.result(answer)
     result = result_from_record(record, prepared.pool, prepared.task.backend)
-    result._set(outcome="exists", args=list(prepared.args), kwargs=dict(prepared.kwargs))
+    result._set(outcome=answer.outcome)
+    if answer.outcome != "skipped":
+        result._set(args=list(prepared.args), kwargs=dict(prepared.kwargs))
     return result
 
 
@@ -203,11 +229,11 @@ def send_late(batch: Sequence[Prepared], handles: Sequence[DuctorResult], aliase
         else:
             handle._set(
                 id=shards.keys(prepared.pool).public_id(accepted.id),
-                state=prepared.first_state,
+                state=prepared.first_state(accepted),
                 outcome=accepted.outcome,
                 enqueued_at=moment(made_ms(accepted.id)),
             )
-            if accepted.outcome == "enqueued":
+            if accepted.outcome not in STAND_INS:
                 announce(prepared, handle)
     for prepared, handle, fault in _keep(failed, aliases):
         _failed_late(prepared, handle, fault, kept=False)

@@ -8,16 +8,18 @@ A pattern with `{tenant}` keeps tenants apart. `options` reads the option `concu
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, time
 from decimal import Decimal
+from enum import Enum
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from queueapp import patterns
-from queueapp.codec import digest
+from queueapp.codec import digest, spelling
 from queueapp.errors import InvalidOption
 from queueapp.patterns import TENANT_FIELD, TEXT_MAX_BYTES, Parts
 from queueapp.store.records import KEYS_MAX, KeyUse
@@ -26,7 +28,7 @@ LIMIT_MAX = 1_000_000
 HIDDEN = "********"
 """What stands for a value that nobody is shown; the digest is that of the value all the same."""
 SINGLE = (str, int, float, UUID, Decimal, date, time)
-"""Types of values that a key may have; each stands as `str()` spells it. A datetime is a date, a bool an int."""
+"""Types of values that a key may have. A datetime is a date, a bool an int; an enumeration may derive from one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,13 @@ def require_fields(function: Callable[..., Any], keys: Sequence[Key], *, takes_c
     """Raises InvalidOption for a field that cannot be filled in from the arguments of a job."""
     if not keys:
         return
+    for key in keys:
+        where = f"concurrency has the pattern {key.pattern!r}"
+        require_known(function, where, patterns.fields(key.parts), takes_context=takes_context)
+
+
+def require_known(function: Callable[..., Any], where: str, names: Sequence[str], *, takes_context: bool) -> None:
+    """Raises InvalidOption, beginning with `where`, for a field that is no parameter of the function, nor `tenant`."""
     parameters = _signature(function).parameters
     context = next(iter(parameters), None) if takes_context else None
     named = {
@@ -81,20 +90,18 @@ def require_fields(function: Callable[..., Any], keys: Sequence[Key], *, takes_c
         for name, parameter in parameters.items()
         if name != context and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     }
-    for key in keys:
-        for name in patterns.fields(key.parts):
-            where = f"concurrency has the pattern {key.pattern!r} with the field {name!r}"
-            if name == TENANT_FIELD and name in named:
-                raise InvalidOption(
-                    f"{where}, which is the job's tenant and also a parameter of {function.__name__}: rename the "
-                    "parameter; it must be clear which of them is meant."
-                )
-            if name != TENANT_FIELD and name not in named:
-                known = ", ".join(sorted(named)) or "none"
-                raise InvalidOption(
-                    f"{where}: it must be a parameter of {function.__name__}, or 'tenant'. Parameters that hold one "
-                    f"value: {known}."
-                )
+    for name in names:
+        if name == TENANT_FIELD and name in named:
+            raise InvalidOption(
+                f"{where} with the field {name!r}, which is the job's tenant and also a parameter of "
+                f"{function.__name__}: rename the parameter; it must be clear which of them is meant."
+            )
+        if name != TENANT_FIELD and name not in named:
+            known = ", ".join(sorted(named)) or "none"
+            raise InvalidOption(
+                f"{where} with the field {name!r}: it must be a parameter of {function.__name__}, or 'tenant'. "
+                f"Parameters that hold one value: {known}."
+            )
 
 
 def fill_in(
@@ -113,7 +120,7 @@ def fill_in(
     """
     if not keys:
         return ()
-    values = _bound(function, args, kwargs, takes_context=takes_context)
+    values = bound(function, args, kwargs, takes_context=takes_context)
     values[TENANT_FIELD] = tenant
     uses: dict[str, KeyUse] = {}
     for key in keys:
@@ -137,27 +144,39 @@ def fill_in(
 
 
 def _text(key: Key, name: str, value: object) -> str:
+    """The value as JSON has it, text and what JSON has no word for without quotes: who calls in Python and who calls
+    over REST mean the same key, and so do 1, 1.0 and Decimal("1.00")."""
     if not isinstance(value, SINGLE):
         what = "None" if value is None else f"of the type {type(value).__name__}"
+        if isinstance(value, Enum):
+            what += ", whose value is to be the default instead,"
         raise InvalidOption(
             f"concurrency has the key {key.pattern!r}, whose field {name!r} is {what} here: it must be one value "
             "(text, a number, a UUID, a moment). Jobs that need no key take .using(concurrency=[])."
         )
-    return str(value)
+    if isinstance(value, str):
+        return str.__str__(value)  # of an enumeration its value, as the payload has it
+    spelt = spelling(value)
+    return str(json.loads(spelt)) if spelt.startswith('"') else spelt
 
 
-def _bound(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, takes_context: bool
+def bound(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    takes_context: bool,
+    option: str = "concurrency",
 ) -> dict[str, Any]:
-    """Parameter → its value, defaults included."""
+    """Parameter → its value, defaults included. Raises InvalidOption for arguments that do not fit the function."""
     try:
-        bound = _signature(function).bind(*((None,) if takes_context else ()), *args, **kwargs)
+        found = _signature(function).bind(*((None,) if takes_context else ()), *args, **kwargs)
     except TypeError as error:
         raise InvalidOption(
-            f"concurrency has keys that cannot be filled in: the arguments do not fit {function.__name__}: {error}."
+            f"{option} has keys that cannot be filled in: the arguments do not fit {function.__name__}: {error}."
         ) from None
-    bound.apply_defaults()
-    return dict(bound.arguments)
+    found.apply_defaults()
+    return dict(found.arguments)
 
 
 @lru_cache(maxsize=1_000)

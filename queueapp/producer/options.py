@@ -17,9 +17,10 @@ from queueapp.codec import decode_result, encode_result
 from queueapp.compat import InvalidTask
 from queueapp.errors import InvalidOption, NotYet, UnknownPool, UnserialisableArgument
 from queueapp.names import LANE_FORM
-from queueapp.producer import concurrency
+from queueapp.producer import concurrency, once
 from queueapp.producer.backoff import coerce
 from queueapp.producer.concurrency import Key
+from queueapp.producer.once import Debounce, OnThrottle, Singleton
 from queueapp.producer.tenancy import tenant_id
 from queueapp.setting_readers import Backoff
 
@@ -43,6 +44,9 @@ class _Both(TypedDict, total=False):
     cost: float | None
     expires_after: float | timedelta | None
     concurrency: Key | Sequence[Key] | None
+    debounce: Debounce | None
+    singleton: Singleton | None
+    on_throttle: OnThrottle | None
     idempotency_key: str | None
     max_attempts: int | None
     max_crashes: int | None
@@ -73,12 +77,10 @@ USING = tuple(Using.__annotations__)
 TASK = (*Declared.__annotations__, "takes_context")
 NOT_YET = frozenset(
     {
-        "debounce",
-        "singleton",
-        "on_throttle",
         "timeout",
         "soft_timeout",
         "durable",
+        "dispatch_rate",
     }
 )
 """Options of later releases, refused by name until something honours them."""
@@ -121,8 +123,13 @@ def refuse(given: Mapping[str, object], known: Iterable[str], where: str) -> Non
         if name in NOT_YET:
             raise OptionNotYet(f"{where}({name}=...) is planned but not there yet; leave it out.")
         if name in {"cron", "schedule"}:
-            raise OptionNotYet(
-                f"{where}({name}=...): schedules are planned but not there yet; run_after delays one job."
+            raise InvalidTaskOption(
+                f"{where}({name}=...) is not an option; give it to @schedule above @task, or to queueapp.schedule()."
+            )
+        if name in {"rate", "rate_limit"}:
+            raise InvalidTaskOption(
+                f"{where}({name}=...) is not an option: a rate is set in the admin, for a tenant, a lane or a "
+                "concurrency key; on_throttle says what becomes of a job above it."
             )
         if name == "run_after":
             raise InvalidTaskOption("@task(run_after=...) would fix one moment for every job; give it to .using().")
@@ -273,10 +280,19 @@ def require_parameters(function: Callable[..., object], sensitive: tuple[str, ..
             )
 
 
-def require_fields(function: Callable[..., object], keys: Sequence[Key], *, takes_context: bool) -> None:
+def require_fields(
+    function: Callable[..., object],
+    keys: Sequence[Key],
+    debounce: Debounce | None,
+    singleton: Singleton | None,
+    *,
+    takes_context: bool,
+) -> None:
     """Raises InvalidTaskOption for a key with a field that is no parameter: it could never be filled in."""
     try:
         concurrency.require_fields(function, keys, takes_context=takes_context)
+        once.require_fields(function, debounce, singleton, takes_context=takes_context)
+        once.require_room(keys, singleton)
     except InvalidOption as error:
         raise InvalidTaskOption(str(error)) from None
 
@@ -288,6 +304,9 @@ READERS: dict[str, Callable[[object], object]] = {
     "expires_after": _expires_after,
     "deadline": _deadline,
     "concurrency": concurrency.read,
+    "debounce": once.read_debounce,
+    "singleton": once.read_singleton,
+    "on_throttle": once.read_on_throttle,
     "idempotency_key": _idempotency_key,
     "max_attempts": _whole("max_attempts", 1, 1_000_000),
     "max_crashes": _whole("max_crashes", 1, 1_000_000),

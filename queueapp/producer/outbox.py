@@ -15,7 +15,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, asdict, fields, replace
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from types import NoneType
+from typing import TYPE_CHECKING, Any, get_args
 
 from django.core.signals import setting_changed
 from django.db import Error as DatabaseError
@@ -31,10 +33,11 @@ from queueapp.names import LANE_FORM, POOL_FORM
 from queueapp.patterns import TEXT_MAX_BYTES
 from queueapp.policies.protocol import PRIORITY_MAX, PRIORITY_MIN
 from queueapp.producer.concurrency import LIMIT_MAX
+from queueapp.producer.once import PERIOD_MAX_S
 from queueapp.producer.results import DuctorResult
 from queueapp.repeats import Repeats
 from queueapp.store import shards
-from queueapp.store.records import KEYS_MAX, KeyUse, NewJob
+from queueapp.store.records import KEYS_MAX, DebounceUse, KeyUse, NewJob, SingletonMode, SingletonUse
 
 if TYPE_CHECKING:
     from queueapp.models import OutboxEntry
@@ -44,7 +47,12 @@ logger = logging.getLogger(__name__)
 
 VERSION = 1
 """Of the form in which a row holds its job."""
-KINDS: dict[str, tuple[type, ...]] = {"payload": (bytes,), "cost": (int, float)}
+KINDS: dict[str, tuple[type, ...]] = {
+    "payload": (bytes,),
+    "cost": (int, float),
+    "debounce": (NoneType, DebounceUse),
+    "singleton": (NoneType, SingletonUse),
+}
 """Types of a job's fields that are not those of their defaults, nor text."""
 KEY_DIGEST_FORM = re.compile(r"[A-Za-z0-9_-]{22}")
 DIGEST_FORM = re.compile(r"[A-Za-z0-9_-]{0,64}")
@@ -108,7 +116,7 @@ def _write(chunk: Sequence[tuple[Prepared, DuctorError]], aliases: Sequence[str]
         try:
             # A savepoint where a block is open (that of a TestCase): a row that cannot be written must not break it.
             with transaction.atomic(using=alias):
-                rows(alias).bulk_create([_row(prepared, error) for prepared, error in chunk])
+                rows(alias).bulk_create([entry_of(prepared, error=str(error)) for prepared, error in chunk])
         except Exception as error:
             fault = error
         else:
@@ -133,7 +141,10 @@ def _homes(aliases: Sequence[str]) -> Iterator[str]:
         yield settings.database
 
 
-def _row(prepared: Prepared, error: DuctorError) -> OutboxEntry:
+def entry_of(
+    prepared: Prepared, *, error: str = "", due: datetime | None = None, claim: str = "", tries: int = 0
+) -> OutboxEntry:
+    """The row that keeps a job. `due` and `claim`: whose it is to send, and until when nobody else does."""
     from queueapp.models import OutboxEntry
 
     job, at_ms = prepared.job, now_ms()
@@ -146,15 +157,18 @@ def _row(prepared: Prepared, error: DuctorError) -> OutboxEntry:
         task=job.task[:512],
         job={"version": VERSION, "backend": prepared.task.backend, "kept_ms": at_ms, "job": held(job)},
         payload=job.payload,
-        error=str(error),
-        due=timezone.now(),
+        error=error,
+        due=due or timezone.now(),
+        claim=claim,
+        tries=tries,
     )
 
 
 def held(job: NewJob) -> dict[str, Any]:
     """All of a job but its arguments, as JSON has it."""
     found = {field.name: getattr(job, field.name) for field in fields(job) if field.name != "payload"}
-    return {**found, "keys": [asdict(key) for key in job.keys]}
+    once = {name: use and asdict(use) for name, use in (("debounce", job.debounce), ("singleton", job.singleton))}
+    return {**found, **once, "keys": [asdict(key) for key in job.keys]}
 
 
 def job_of(entry: OutboxEntry) -> NewJob:
@@ -169,7 +183,14 @@ def job_of(entry: OutboxEntry) -> NewJob:
         raise ValueError(f"version {entry.job['version']} of a row")
     given = dict(entry.job["job"])
     keys = tuple(KeyUse(**key) for key in given.pop("keys", ()))
-    job = NewJob(**given, keys=keys, payload=bytes(entry.payload))
+    window, single = given.pop("debounce", None), given.pop("singleton", None)
+    job = NewJob(
+        **given,
+        keys=keys,
+        debounce=window and DebounceUse(**window),
+        singleton=single and SingletonUse(**single),
+        payload=bytes(entry.payload),
+    )
     _check(entry, job)
     if not job.expires_after_ms:
         return job
@@ -196,6 +217,7 @@ def _check(entry: OutboxEntry, job: NewJob) -> None:
     if job.tier not in ("start", "continue") or not (DIGEST_FORM.fullmatch(job.fingerprint + job.idempotency)):
         raise ValueError("its tier or one of its digests is none")
     _check_keys(job.keys)
+    _check_once(job)
     if entry.job_id != shards.keys(entry.pool).public_id(job.id):
         raise ValueError("its id is not of its pool")
 
@@ -211,6 +233,18 @@ def _check_keys(keys: Sequence[KeyUse]) -> None:
             raise ValueError("the limit of a concurrency key is out of range")
         if not key.text.isprintable() or not 1 <= len(key.text.encode()) <= TEXT_MAX_BYTES:
             raise ValueError("the text of a concurrency key is none")
+
+
+def _check_once(job: NewJob) -> None:
+    for use in (job.debounce, job.singleton):
+        if use is not None and not KEY_DIGEST_FORM.fullmatch(use.digest):
+            raise ValueError("the digest of a debounce or a singleton is none")
+    if job.debounce is not None:
+        for duration in (job.debounce.period_ms, job.debounce.most_ms):
+            if type(duration) is not int or not 0 <= duration <= PERIOD_MAX_S * 1000:
+                raise ValueError("a duration of a debounce is out of range")
+    if job.singleton is not None and job.singleton.mode not in get_args(SingletonMode):
+        raise ValueError("the mode of a singleton is none")
 
 
 def _chunks(

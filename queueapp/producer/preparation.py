@@ -17,7 +17,7 @@ from queueapp.conf import default_alias, settings
 from queueapp.errors import PayloadTooLarge
 from queueapp.inspection.masking import is_secret
 from queueapp.moments import now_ms
-from queueapp.producer import concurrency
+from queueapp.producer import concurrency, once
 from queueapp.producer.backoff import to_options
 from queueapp.producer.discovery import registry
 from queueapp.producer.results import DEFERRED, DuctorResult, sent_result
@@ -51,7 +51,7 @@ class Prepared:
         """The handle of the job that the store answered with."""
         public_id = shards.keys(self.pool).public_id(accepted.id)
         return sent_result(
-            self.task, public_id, self.args, self.kwargs, state=self.first_state, outcome=accepted.outcome
+            self.task, public_id, self.args, self.kwargs, state=self.first_state(accepted), outcome=accepted.outcome
         )
 
     def deferred(self) -> DuctorResult:
@@ -59,11 +59,12 @@ class Prepared:
         public_id = shards.keys(self.pool).public_id(self.job.id)
         return sent_result(self.task, public_id, self.args, self.kwargs, state=DEFERRED, outcome=DEFERRED)
 
-    @property
-    def first_state(self) -> str:
+    def first_state(self, accepted: Enqueued) -> str:
         """Where the job stands once accepted, as far as the producer's clock can tell."""
+        if accepted.outcome == "parked":
+            return State.BACKLOG.value
         after = self.task.run_after
-        later = after is not None and after.timestamp() > datetime.now().timestamp()
+        later = self.job.debounce is not None or (after is not None and after.timestamp() > datetime.now().timestamp())
         return State.SCHEDULED.value if later else State.PENDING.value
 
 
@@ -82,6 +83,26 @@ def prepare(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Prepa
     due_ms = _due_ms(ours.run_after)
     # As the worker will get them: a copy, in which a tuple is a list unless the task is typed.
     args, kwargs, _ = decode_arguments(payload)
+    filled = once.fill_in(
+        ours.func,
+        name,
+        args,
+        kwargs,
+        debounce=ours.debounce,
+        singleton=ours.singleton,
+        tenant=tenant,
+        takes_context=ours.takes_context,
+        is_hidden=partial(_is_hidden, ours),
+    )
+    keys = concurrency.fill_in(
+        ours.func,
+        ours.concurrency,
+        args,
+        kwargs,
+        tenant=tenant,
+        takes_context=ours.takes_context,
+        is_hidden=partial(_is_hidden, ours),
+    )
     job = NewJob(
         id=new_id(),
         task=name,
@@ -98,15 +119,10 @@ def prepare(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Prepa
         idempotency=digest(key) if key is not None else "",
         idempotency_ttl_ms=settings.idempotency_ttl_ms,
         deadline_ms=_deadline_ms(ours.deadline, due_ms),
-        keys=concurrency.fill_in(
-            ours.func,
-            ours.concurrency,
-            args,
-            kwargs,
-            tenant=tenant,
-            takes_context=ours.takes_context,
-            is_hidden=partial(_is_hidden, ours),
-        ),
+        keys=tuple(sorted((*keys, *filled.keys), key=lambda key: key.digest)) if filled.keys else keys,
+        parks=ours.on_throttle == "park",
+        debounce=filled.debounce,
+        singleton=filled.singleton,
     )
     return Prepared(task=ours, job=job, args=args, kwargs=kwargs)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from queueapp.models import OutboxEntry
 
 logger = logging.getLogger(__name__)
+
+FRONT_DOOR = {
+    "throttled": "The job is above the rate of its tenant, its lane or a key; it is sent when it may come.",
+    "backlog_full": "As many jobs of the tenant, or the pool, wait as may; the job is sent when there is room.",
+}
+"""Outcome of a job that keeps its row until it may come → what the row says meanwhile."""
 
 PASS_ROWS = 200
 CLAIM_S = 60.0
@@ -85,6 +91,15 @@ def _relay(alias: str, limit: int) -> Relayed:
     entries = _claim(alias, claim, limit)
     if not entries:
         return Relayed()
+    relayed = send_claimed(alias, claim, entries)
+    if relayed.sent or relayed.refused:
+        facts = {"sent": relayed.sent, "refused": relayed.refused, "put_off": relayed.put_off}
+        logger.info("The outbox was relayed", extra={"database": alias, **facts})
+    return replace(relayed, more=len(entries) == limit and relayed.sent > 0)
+
+
+def send_claimed(alias: str, claim: str, entries: Sequence[OutboxEntry]) -> Relayed:
+    """Send rows that `claim` has; those that the store takes are deleted. Also for who wrote them with a claim."""
     _follow_renamed_pools(entries)
     answers = _send(entries)
     sent = [entry for entry in entries if _taken(answers[entry.pk])]
@@ -99,17 +114,20 @@ def _relay(alias: str, limit: int) -> Relayed:
         elif answer.outcome == "conflict":
             _refuse(alias, entry, answer)
             refused += 1
-        elif answer.outcome == "enqueued":
+        elif answer.outcome in FRONT_DOOR:
+            wait = timedelta(milliseconds=answer.wait_ms)
+            rows(alias).filter(pk=entry.pk, claim=claim).update(
+                due=timezone.now() + wait, error=FRONT_DOOR[answer.outcome], claim=""
+            )
+            put_off += 1
+        elif answer.outcome in {"enqueued", "parked"}:
             _announce(entry)
     for (tries, error), keys in later.items():
         due = timezone.now() + timedelta(seconds=min(PAUSE_MAX_S, 2.0 ** min(tries - 1, 10)))
         rows(alias).filter(pk__in=keys, claim=claim).update(due=due, error=error, claim="")
         if number := repeats.due(("put off", error), len(keys)):
             logger.warning("Jobs stay in the outbox: %s", error, extra={"database": alias, "put_off": number})
-    if sent or refused:
-        facts = {"database": alias, "sent": len(sent), "refused": refused, "put_off": put_off}
-        logger.info("The outbox was relayed", extra=facts)
-    return Relayed(sent=len(sent), refused=refused, put_off=put_off, more=len(entries) == limit and bool(sent))
+    return Relayed(sent=len(sent), refused=refused, put_off=put_off)
 
 
 def _claim(alias: str, claim: str, limit: int) -> list[OutboxEntry]:
@@ -180,7 +198,7 @@ def _send_pool(pool: str, jobs: Sequence[NewJob]) -> Sequence[Answer]:
 
 
 def _taken(answer: Answer) -> bool:
-    return isinstance(answer, Enqueued) and answer.outcome != "conflict"
+    return isinstance(answer, Enqueued) and answer.outcome not in {"conflict", *FRONT_DOOR}
 
 
 def _refuse(alias: str, entry: OutboxEntry, answer: Enqueued) -> None:

@@ -30,8 +30,11 @@ DEFERRED = "deferred"
 """The state of a job that is sent when its transaction commits."""
 
 STATUSES: dict[State, TaskResultStatus] = {
+    State.INGRESS: TaskResultStatus.READY,
     State.PENDING: TaskResultStatus.READY,
+    State.READY: TaskResultStatus.READY,
     State.SCHEDULED: TaskResultStatus.READY,
+    State.BACKLOG: TaskResultStatus.READY,
     State.ACTIVE: TaskResultStatus.RUNNING,
     State.DEAD: TaskResultStatus.FAILED,
 }
@@ -39,6 +42,7 @@ ENDINGS: dict[Ending | None, str] = {
     Ending.CANCELLED: "queueapp.errors.JobCancelled",
     Ending.EXPIRED: "queueapp.errors.JobExpired",
     Ending.DISCARDED: "queueapp.errors.JobDiscarded",
+    Ending.REPLACED: "queueapp.errors.JobReplaced",
 }
 """How a job ended without success → the class of its TaskError."""
 

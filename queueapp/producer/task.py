@@ -18,6 +18,7 @@ from queueapp.producer import backoff as backoffs
 from queueapp.producer import options
 from queueapp.producer.concurrency import Key
 from queueapp.producer.discovery import find, registry
+from queueapp.producer.once import Debounce, OnThrottle, Singleton
 from queueapp.setting_readers import Backoff
 
 if TYPE_CHECKING:
@@ -59,6 +60,12 @@ class DuctorTask(GenericTask[P, R]):
     """When the job should have ended: a moment, or seconds from when it may first run."""
     concurrency: tuple[Key, ...] = ()
     """Keys of which only so many jobs hold one at once."""
+    debounce: Debounce | None = None
+    """Calls with one key in a short time make one run."""
+    singleton: Singleton | None = None
+    """At most one job with its key at a time."""
+    on_throttle: OnThrottle = "reject"
+    """What becomes of a job above a rate: refused, or parked until it conforms."""
     idempotency_key: str | None = None
     """Enqueued twice with one key and the same arguments, a job exists once."""
     max_attempts: int | None = None
@@ -88,7 +95,9 @@ class DuctorTask(GenericTask[P, R]):
             if value is not None:
                 object.__setattr__(self, name, options.read(name, value))
         options.require_parameters(self.func, self.sensitive)
-        options.require_fields(self.func, self.concurrency, takes_context=self.takes_context)
+        options.require_fields(
+            self.func, self.concurrency, self.debounce, self.singleton, takes_context=self.takes_context
+        )
         # Not zero-argument super(): in a dataclass with slots that refers to the class before the slots were made.
         Task.__post_init__(self)
 

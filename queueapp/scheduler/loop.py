@@ -1,5 +1,7 @@
 """The scheduler's loop: one thread that keeps the lease of leadership and does the duties of every pool, each when due.
 
+What a leader does to pools with scheduled dispatch is done beside it, by a thread of its own (`leading`).
+
 `run` is the loop; `stop` may be called from any thread and from signal handlers. While the store or the database is
 away the loop waits with growing pauses and goes on by itself.
 """
@@ -18,11 +20,15 @@ from django.db import Error as DatabaseError
 from queueapp.conf import settings
 from queueapp.errors import StoreError, StoreUnavailable
 from queueapp.outage import Outage
+from queueapp.scheduler.dispatching import Dispatcher, DispatchStore
 from queueapp.scheduler.duties import Duty
+from queueapp.scheduler.duties.backlog import Backlog, BacklogStore
 from queueapp.scheduler.duties.promotion import Promotion, PromotionStore
 from queueapp.scheduler.duties.recovery import Recovery, RecoveryStore
+from queueapp.scheduler.duties.reranking import Reranking, RerankingStore
 from queueapp.scheduler.duties.retention import Retention, RetentionStore
 from queueapp.scheduler.leadership import Leadership, LeadershipStore
+from queueapp.scheduler.leading import DispatchThread
 from queueapp.store import shards
 from queueapp.sync.installation import Ownership
 
@@ -34,7 +40,16 @@ SHARES_IN_A_ROW = 20
 """A duty that always finds more lets the others in between."""
 
 
-class SchedulerStore(LeadershipStore, PromotionStore, RecoveryStore, RetentionStore, Protocol):
+class SchedulerStore(
+    LeadershipStore,
+    PromotionStore,
+    BacklogStore,
+    RecoveryStore,
+    RerankingStore,
+    RetentionStore,
+    DispatchStore,
+    Protocol,
+):
     """The methods of `store.Store` that a scheduler calls."""
 
 
@@ -53,7 +68,10 @@ class Appointment:
 
 
 class Scheduler:
-    """One process's scheduler over the pools that `pools` names. `common` are the duties that belong to no pool."""
+    """One process's scheduler over the pools that `pools` names.
+
+    `common` are the duties that belong to no pool. Without `leading` it dispatches nothing.
+    """
 
     def __init__(
         self,
@@ -63,9 +81,11 @@ class Scheduler:
         common: Sequence[Duty] = (),
         *,
         ownership: Ownership | None = None,
+        leading: DispatchThread | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._owner = owner
+        self._leading = leading
         self._pools = pools
         self._open_store = open_store
         self._ownership = ownership
@@ -74,8 +94,7 @@ class Scheduler:
         self._outage = Outage(logger, clock=clock)
         self.leaderships: dict[str, Leadership] = {}
         """By pool."""
-        self.turned_at = clock()
-        """When the loop last got on, on the monotonic clock: probes of health read it."""
+        self._turned_at = clock()
         self._appointments = [Appointment("pools", "look", self._find_pools)]
         self._appointments += [Appointment("database", type(duty).__name__, duty.run) for duty in common]
 
@@ -85,6 +104,11 @@ class Scheduler:
     def leading(self) -> dict[str, bool]:
         """Pool → whether this scheduler leads it now. May be called from any thread."""
         return {pool: leadership.term is not None for pool, leadership in [*self.leaderships.items()]}
+
+    @property
+    def turned_at(self) -> float:
+        """When both threads had last got on, on the monotonic clock: probes of health read it."""
+        return min(self._turned_at, self._leading.turned_at if self._leading is not None else self._turned_at)
 
     @property
     def unready(self) -> str:
@@ -98,9 +122,11 @@ class Scheduler:
     def run(self) -> None:
         """Does what is due until `stop`, then releases the leases it holds."""
         logger.info("Scheduler started", extra={"owner": self._owner})
+        if self._leading is not None:
+            self._leading.start()
         try:
             while not self._stopping.is_set():
-                self.turned_at = self._clock()
+                self._turned_at = self._clock()
                 if self._may_act():
                     now = self._clock()
                     for appointment in [*self._appointments]:
@@ -108,6 +134,8 @@ class Scheduler:
                             self._keep(appointment)
                 self._stopping.wait(max(0.0, self._next_at() - self._clock()))
         finally:
+            if self._leading is not None:
+                self._leading.stop()
             self._release()
             logger.info("Scheduler stopped", extra={"owner": self._owner})
 
@@ -129,7 +157,7 @@ class Scheduler:
     def _keep(self, appointment: Appointment) -> None:
         try:
             for _ in range(SHARES_IN_A_ROW):
-                self.turned_at = self._clock()
+                self._turned_at = self._clock()
                 pause_s = appointment.act()
                 if pause_s > 0 or self._stopping.is_set():
                     break
@@ -163,6 +191,8 @@ class Scheduler:
         self._appointments = [entry for entry in self._appointments if entry.who != pool]
         for entry in dropped:
             entry.due = float("inf")  # the round that is under way has them still
+        if self._leading is not None:
+            self._leading.drop(pool)
         self.leaderships.pop(pool).release()
 
     def _add_pool(self, pool: str, store: SchedulerStore) -> None:
@@ -176,18 +206,31 @@ class Scheduler:
             clock=self._clock,
         )
         self.leaderships[pool] = leadership
+        if self._leading is not None:
+            self._leading.add(Dispatcher(pool, store, lambda: shards.reads(pool), clock=self._clock), leadership)
 
         def lead() -> float:
+            before = leadership.term
             leadership.tick()
+            if self._leading is not None and before is None and leadership.term is not None:
+                self._leading.notice()
             return max(0.001, leadership.next_at - self._clock())
 
-        duties: list[Duty] = [Promotion(store), Recovery(pool, store), Retention(store)]
+        duties: list[Duty] = [
+            Promotion(store),
+            Backlog(store),
+            Recovery(pool, store),
+            Reranking(pool, store),
+            Retention(store),
+        ]
         self._appointments.append(Appointment(pool, "leadership", lead))
         self._appointments += [Appointment(pool, type(duty).__name__, duty.run) for duty in duties]
 
     def _release(self) -> None:
         for pool, leadership in self.leaderships.items():
             try:
+                if self._leading is not None and leadership.term is not None:
+                    self._leading.let_go(pool)
                 leadership.release()
             except StoreError as error:
                 logger.info("The lease could not be given back and runs out: %s", error, extra={"pool": pool})

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from queueapp.codec import digest
-from queueapp.errors import REFUSALS, NotYet, SchemaMismatch, StoreError
+from queueapp.errors import REFUSALS, InvalidOption, SchemaMismatch, StoreError
 from queueapp.policies.registry import DIRECT
+from queueapp.store.rates import pack_front
 from queueapp.store.records import (
     Completed,
     Enqueued,
@@ -110,6 +111,17 @@ def packed_keys(keys: Sequence[KeyUse]) -> str:
     return "\n".join([digest("\n".join(rows))[:KEY_SET_LENGTH], *lines])
 
 
+def packed_front(job: NewJob) -> str:
+    """The field `front` of `enqueue` (lua/include/front.lua); "" for a job that asks nothing of it."""
+    lines = ["p"] if job.parks else []
+    if job.debounce is not None:
+        lines.append(f"d {job.debounce.digest} {job.debounce.period_ms} {job.debounce.most_ms}")
+    if job.singleton is not None:
+        keyed = any(key.digest == job.singleton.digest for key in job.keys)
+        lines.append(f"s {job.singleton.digest} {job.singleton.mode} {'k' if keyed else '-'}")
+    return "\n".join(lines)
+
+
 def enqueue(jobs: Sequence[NewJob], clock_ms: int) -> Call[list[Enqueued]]:
     """One batch of `enqueue`."""
     rows = [
@@ -130,6 +142,7 @@ def enqueue(jobs: Sequence[NewJob], clock_ms: int) -> Call[list[Enqueued]]:
             job.idempotency_ttl_ms,
             job.deadline_ms,
             packed_keys(job.keys),
+            packed_front(job),
             job.fingerprint,
             job.payload,
         )
@@ -137,7 +150,10 @@ def enqueue(jobs: Sequence[NewJob], clock_ms: int) -> Call[list[Enqueued]]:
     ]
 
     def read(reply: Reply) -> list[Enqueued]:
-        return [Enqueued(outcome=outcome.decode(), id=job_id.decode()) for outcome, job_id in reply]
+        return [
+            Enqueued(outcome=outcome.decode(), id=job_id.decode(), wait_ms=wait[0] if wait else 0)
+            for outcome, job_id, *wait in reply
+        ]
 
     return call("enqueue", clock_ms, read, {"jobs": rows})
 
@@ -176,10 +192,12 @@ def configure(
 ) -> Call[str]:
     """One page of `configure`; answers the cursor of the next page, "0" when done.
 
-    Raises NotYet for a policy that the scripts do not know.
+    Raises InvalidOption for a policy that the scripts do not know in a pool without a leader to choose.
     """
-    if pool is not None and pool.policy not in DIRECT:
-        raise NotYet(f"The policy {pool.policy!r} cannot order a pool yet; there are {', '.join(sorted(DIRECT))}.")
+    if pool is not None and pool.policy not in DIRECT and pool.dispatch != "scheduled":
+        raise InvalidOption(
+            f"The policy {pool.policy!r} needs scheduled dispatch; direct dispatch has {', '.join(sorted(DIRECT))}."
+        )
     rows = [
         (
             scope.tenant,
@@ -189,11 +207,19 @@ def configure(
             scope.min_share or "",
             int(scope.paused),
             int(scope.clear),
+            pack_front(scope.rate, scope.backlog_limit),
         )
         for scope in scopes
     ]
     patterns = [
-        (key.pattern, key.text, "" if key.max_in_flight is None else key.max_in_flight, int(key.clear)) for key in keys
+        (
+            key.pattern,
+            key.text,
+            "" if key.max_in_flight is None else key.max_in_flight,
+            int(key.clear),
+            pack_front(key.rate),
+        )
+        for key in keys
     ]
     conf = pool or PoolConf()
     return call(
@@ -211,4 +237,8 @@ def configure(
         by=conf.by,
         step=conf.step_ms,
         cursor=cursor,
+        mode=conf.dispatch,
+        window=conf.window,
+        room="" if conf.backlog_limit is None else conf.backlog_limit,
+        draw=conf.continue_weight,
     )

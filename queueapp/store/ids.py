@@ -7,6 +7,7 @@ child never meet, and the child begins with a lock of its own.
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 import threading
 import time
@@ -52,8 +53,17 @@ os.register_at_fork(after_in_child=_sequence.renew_lock)
 def new_id() -> str:
     """A new id: 48 bits of milliseconds, a 12-bit counter, 62 random bits, with the version and variant of UUIDv7."""
     made_ms, counter = _sequence.advance()
-    random = int.from_bytes(os.urandom(8), "big") & ((1 << 62) - 1)
-    number = made_ms << 80 | 0x7 << 76 | counter << 64 | 0b10 << 62 | random
+    return _spelt(made_ms, counter, int.from_bytes(os.urandom(8), "big"))
+
+
+def fixed_id(at_ms: int, what: str) -> str:
+    """The id of that which `what` names at a moment: the same whoever makes it, and in whatever process."""
+    drawn = int.from_bytes(hashlib.sha256(f"{at_ms} {what}".encode()).digest()[:10], "big")
+    return _spelt(at_ms, drawn >> 64 & (_COUNTER_END - 1), drawn)
+
+
+def _spelt(made_ms: int, counter: int, random: int) -> str:
+    number = made_ms << 80 | 0x7 << 76 | counter << 64 | 0b10 << 62 | random & ((1 << 62) - 1)
     return base64.b64encode(number.to_bytes(16, "big"))[:LENGTH].translate(_TO_SORTED).decode()
 
 

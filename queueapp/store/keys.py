@@ -17,7 +17,7 @@ PUBLIC_ID_FORM = re.compile(r"([0-9a-z]{6})\.([0-9]{1,4})\.([A-Za-z0-9_-]{22})")
 
 GLOSSARY: dict[str, tuple[str, str]] = {
     "job:<id>": ("string", "header and payload of a job that has not ended (lua/include/row.lua)"),
-    "run:<id>": ("hash", "from the first lease on: state, attempts, budgets, worker, charge, outcome"),
+    "run:<id>": ("hash", "from the first dispatch or lease on: state, attempts, budgets, worker, charge, outcome"),
     "result:<id>": ("string", "what the task returned, as JSON; absent for None"),
     "errors:<id>": ("list", "one record per failed or lost attempt, newest last, at most 20"),
     "data:<id>": ("hash", "progress and metadata that the task saved under its lease"),
@@ -32,21 +32,43 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "qc:<tenant>|<lane>|@<ks>": ("zset", "the same for tier continue"),
     "sublanes": ("zset", "the sub-lanes that have jobs, by name"),
     "parked": ("hash", "sub-lane → digest of the full key that it waits for"),
-    "blocked:<digest>": ("zset", "sub-lanes that wait for a key, by the rank of their head"),
+    "blocked:<digest>": ("zset", "limits that waiters of a key compare with; then their tenants by turn, each one's"),
+    "blocked:<digest>|<limit>|<pattern>": ("zset", "group (tenant, or * = all) → turn (lua/include/waiters.lua)"),
+    "blocked:<digest>|<limit>|<pattern>|<group>": ("zset", "sub-lanes that wait, by the rank of their head"),
+    "turns:<digest>": ("zset", "tenant → its turn at a key that somebody waits for; * → the turn woken last"),
     "waitkeys": ("zset", "keys with waiters, by the moment of the next look"),
     "keysets": ("hash", "key set → digest, own limit and pattern of each key (lua/include/keysets.lua)"),
     "keynames": ("hash", "digest of a key → its text"),
     "keyusers": ("hash", "s:<ks> → jobs that have not ended; k:<digest> → key sets"),
     "tags": ("zset", "tenants ahead of V by finish tag: under tiered those out of the walk, under wfq all"),
     "ltags:<tenant>": ("zset", "the same for lanes within a tenant"),
-    "policy": ("hash", "V, V:<tenant>, b:<tenant>|<lane> (boost), floor_run, seq, clock"),
+    "policy": ("hash", "V (under wfq with Vt, when it last moved), V:<tenant>, b:<tenant>|<lane> (boost), floor_run"),
+    "marks": (
+        "hash",
+        "seq: the last number of submission; clock: the last moment seen; dispatched, entered: the last places given "
+        "in ready and entered; window: as a leader last named it; flush: number of what is kept for the policy",
+    ),
     "conf": ("hash", "schema, policy, paused, ceiling, version, defaults"),
     "limits": (
         "hash",
         "t:<tenant>, l:<tenant>|<lane> → packed weight, ceiling, paused, minimum; kp:<pattern> → ceiling|text",
     ),
     "active": ("zset", "leased jobs by deadline"),
+    "ready": ("zset", "dispatched jobs that wait for a worker, in the order of their dispatch"),
+    "ingress": ("stream", "jobs that wait for a leader to rank them (lua/include/ingress.lua); group leader"),
+    "entered": ("zset", "lanes and tenants that changed in the walk, by change, for a leader that chooses itself"),
+    "corrections": ("zset", "tenant|lane → how much more its jobs cost than charged, for such a leader"),
+    "flushed:<number>": ("string", "what a leader's policy holds in memory, for the next leader"),
     "scheduled": ("zset", "jobs that wait for their time, by due time"),
+    "backlog": ("zset", "parked jobs by the moment from which they conform to their rates, which is their due time"),
+    "bl:<tenant>": ("zset", "those of tier start of a tenant, by the same (lua/include/backlog.lua)"),
+    "blc:<tenant>": ("zset", "those of tier continue"),
+    "blturns": ("zset", "tenants with parked jobs of tier start, by the due time of the first"),
+    "blcturns": ("zset", "the same for tier continue"),
+    "gcra:<scope>": ("string", "where a rate stands: t:<tenant>, l:<tenant>|<lane> or k:<digest>; expires"),
+    "once": ("hash", "job id → what it holds until it ends: singleton, debounce (lua/include/once.lua)"),
+    "single:<tenant>|<digest>": ("string", "the jobs that hold a singleton, at most two"),
+    "deb:<tenant>|<digest>": ("hash", "job, req and first of a debounce; expires once its job has ended"),
     "expiring": ("zset", "waiting jobs with expires_after, by expiry"),
     "dead": ("zset", "dead letters by time of death"),
     "dead:<tenant>": ("zset", "dead letters of one tenant by time of death"),
@@ -57,11 +79,11 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "slots:t:<tenant>": ("zset", "leases of a tenant with a ceiling or a minimum, by start"),
     "slots:l:<tenant>|<lane>": ("zset", "leases of a lane with a ceiling, by start"),
     "slots:k:<digest>": ("zset", "leases with a concurrency key, by start"),
-    "counts": ("hash", "w: waiting jobs (pending + scheduled)"),
+    "counts": ("hash", "w: waiting jobs (pending + scheduled + backlog + ingress + ready)"),
     "tenants": ("zset", "tenants by their waiting jobs; those that have none, or only dead letters, at 0"),
     "served:<minute>": (
         "hash",
-        "tenant → units, jobs, largest charge and corrections of its service in that minute; |: the pool's; expires",
+        "tenant → its service in that minute (lua/include/service.lua); |: the pool's; expires",
     ),
     "stats": ("hash", "totals since the beginning, by transition"),
     "tasks": ("hash", "task name → number"),
@@ -69,6 +91,7 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "est": ("hash", "task number, also with |<tenant> → learnt run time in ms/16, the day it was last learnt; runs"),
     "idem:<tenant>|<digest>": ("string", "job id and fingerprint behind an idempotency key; expires"),
     "wake": ("zset", "tokens that wake parked workers: w (work), t (time)"),
+    "wake:leader": ("zset", "token i wakes the leader of a pool with scheduled dispatch: there is something to do"),
     "wake:standby": ("zset", "a token that wakes a standby scheduler"),
     "worker:<worker>": ("hash", "what a worker registered, and the seq of its last call; expires"),
     "workers": ("zset", "workers by last heartbeat"),
@@ -80,6 +103,14 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "quarantine": ("set", "ids whose rows had the wrong type and were set aside"),
 }
 """Key without its prefix → (type, meaning)."""
+
+IN_LINE = frozenset(
+    {"walk", "floor", "heads", "lanes", "q", "qc", "tags", "ltags", "policy"}
+    | {"sublanes", "parked", "blocked", "turns", "waitkeys"}
+)
+"""Kinds of keys that hold the order of the waiting work. A change of policy begins a new generation of them; the names
+of odd generations begin with `~`, so that the old and the new one stand side by side until the work has moved over
+(lua/include/generations.lua). In Lua their names are built from `W`, all others from `P`."""
 
 UNSHARDED: dict[str, tuple[str, str]] = {
     "<ns>:pools": ("hash", "pool code → pool name"),
@@ -104,6 +135,10 @@ class ShardKeys:
     def __getitem__(self, name: str) -> str:
         """The full name of the key `name`, as the glossary spells it with its parts filled in."""
         return self.prefix + name
+
+    def in_line(self, name: str, generation: int) -> str:
+        """The same of a key of `IN_LINE` in that generation of the waiting work (conf, field gen)."""
+        return f"{self.prefix}{'~' if generation % 2 else ''}{name}"
 
     def job(self, job_id: str) -> str:
         return f"{self.prefix}job:{job_id}"

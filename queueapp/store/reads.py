@@ -16,6 +16,8 @@ from redis.exceptions import ResponseError
 from queueapp.errors import StoreError
 from queueapp.store.connection import translate_errors
 from queueapp.store.keys import ShardKeys
+from queueapp.store.queues import QueueReads, change_of
+from queueapp.store.rates import unpack_front
 from queueapp.store.records import (
     GroupEntry,
     JobRecord,
@@ -26,7 +28,7 @@ from queueapp.store.records import (
     TenantEntry,
     WorkerEntry,
 )
-from queueapp.store.rows import child_of, job_record
+from queueapp.store.rows import job_record
 from queueapp.store.store import Store
 
 logger = logging.getLogger(__name__)
@@ -138,6 +140,7 @@ class Reads:
             scripts.oldest,
             scripts.explain,
         )
+        self.queues = QueueReads(client, keys)
 
     def job(self, job_id: str) -> JobRecord | None:
         """One job; None when the store knows none of this id."""
@@ -173,37 +176,12 @@ class Reads:
         return [record and replace(record, payload=None) for record in read_jobs(ids, parts, names, lenient=True)]
 
     def sizes(self, indices: Sequence[str]) -> list[int]:
-        """How many jobs stand in each of these indices."""
+        """How many jobs stand in each of these indices, which are no queues."""
         with translate_errors():
             pipeline = self.client.pipeline(transaction=False)
             for index in indices:
                 pipeline.zcard(self.keys[index])
             return [int(size) for size in pipeline.execute()]
-
-    def lanes(self, tenant: str, count: int) -> list[str]:
-        """Lanes of a tenant with work that may run, by name; at most `count`."""
-        with translate_errors():
-            pipeline = self.client.pipeline(transaction=True)
-            pipeline.zrange(self.keys[f"lanes:{tenant}"], 0, count - 1)
-            pipeline.hget(self.keys["conf"], "policy")
-            found, policy = pipeline.execute()
-        return sorted(child_of(member, policy) for member in found)
-
-    def sub_lanes(self, tenant: str, count: int) -> dict[tuple[str, str], bool]:
-        """Where jobs with concurrency keys stand: (`<lane>|@<ks>`, q or qc) → a member of the lane stands for them, so
-        that they do not wait for a key. At most `count`.
-        """
-        with translate_errors():
-            pipeline = self.client.pipeline(transaction=False)
-            for tier in ("q", "qc"):  # `}` is the byte behind `|`
-                pipeline.zrangebylex(self.keys["sublanes"], f"[{tier}:{tenant}|", f"({tier}:{tenant}}}", 0, count)
-            names = [name for part in pipeline.execute() for name in part][:count]
-            parked: Any = self.client.hmget(self.keys["parked"], names) if names else []
-        found = {}
-        for name, digest in zip(names, parked, strict=True):
-            tier, _, place = name.decode().partition(":")
-            found[place.partition("|")[2], tier] = digest is None
-        return found
 
     def pending_count(self) -> int:
         """How many jobs are pending."""
@@ -211,8 +189,9 @@ class Reads:
             pipeline = self.client.pipeline(transaction=True)
             pipeline.hget(self.keys["counts"], "w")
             pipeline.zcard(self.keys["scheduled"])
-            waiting, scheduled = pipeline.execute()
-        return max(0, int(waiting or 0) - int(scheduled))
+            pipeline.zcard(self.keys["backlog"])
+            waiting, scheduled, parked = pipeline.execute()
+        return max(0, int(waiting or 0) - int(scheduled) - int(parked))
 
     def behind(self, index: str) -> int:
         """A moment behind everything that an index by time of death or end holds now, in ms."""
@@ -276,12 +255,22 @@ class Reads:
                 pipeline.zcard(keys[f"dead:{tenant}"])
                 pipeline.zcard(keys[f"slots:t:{tenant}"])
                 pipeline.hget(keys["limits"], f"t:{tenant}")
+                pipeline.zcard(keys[f"bl:{tenant}"])
+                pipeline.zcard(keys[f"blc:{tenant}"])
             details = pipeline.execute() if waiting else []
         entries = []
         for position, (tenant, count) in enumerate(waiting.items()):
-            dead, slots, packed = details[position * 3 : position * 3 + 3]
+            dead, slots, packed, *parked = details[position * 5 : position * 5 + 5]
             counted = packed is not None and unpack_limits(packed).counted
-            entries.append(TenantEntry(tenant=tenant, waiting=count, dead=dead, active=slots if counted else None))
+            entries.append(
+                TenantEntry(
+                    tenant=tenant,
+                    waiting=count,
+                    parked=sum(parked),
+                    dead=dead,
+                    active=slots if counted else None,
+                )
+            )
         return entries
 
     def live_workers(self, shards: Sequence[ShardKeys], since_ms: int) -> list[int]:
@@ -291,6 +280,48 @@ class Reads:
             for keys in shards:
                 pipeline.zcount(keys["workers"], since_ms, "+inf")
             return [int(number) for number in pipeline.execute()]
+
+    def ingress(self, after: str, count: int) -> tuple[int, list[tuple[str, str, str]]]:
+        """How many entries there are, and `(entry, id, tenant)` of those behind the entry `after`; "" = from the first.
+
+        An entry that is none of ours has no id. One round trip.
+        """
+        with translate_errors():
+            pipeline = self.client.pipeline(transaction=False)
+            pipeline.xlen(self.keys["ingress"])
+            pipeline.xrange(self.keys["ingress"], f"({after}" if after else "-", "+", count)
+            total, found = pipeline.execute()
+        entries = []
+        for entry, fields in found:
+            job_id, _, rest = fields.get(b"j", b"").decode(errors="replace").partition("|")
+            entries.append((entry.decode(), job_id, rest.partition("|")[0]))
+        return int(total), entries
+
+    def live_slots(self, live_ms: int) -> int:
+        """How many jobs the workers that called within `live_ms` can run at once, as far as they said. Two trips."""
+        keys = self.keys
+        with translate_errors():
+            pipeline = self.client.pipeline(transaction=False)
+            pipeline.time()
+            pipeline.zrevrange(keys["workers"], 0, MAX_WORKERS - 1, withscores=True)
+            clock, workers = pipeline.execute()
+            live = [worker.decode() for worker, last in workers if last > _clock_ms(clock) - live_ms]
+            for worker in live:
+                pipeline.hget(keys[f"worker:{worker}"], "slots")
+            found = pipeline.execute() if live else []
+        return sum(int(slots) for slots in found if slots is not None and slots.isdigit())
+
+    def weights(self, tenants: Sequence[str]) -> dict[str, float]:
+        """The weights of these tenants, configured or the pool's default. One round trip."""
+        with translate_errors():
+            pipeline = self.client.pipeline(transaction=False)
+            pipeline.hget(self.keys["conf"], "weight")
+            pipeline.hmget(self.keys["limits"], [f"t:{tenant}" for tenant in tenants])
+            default, packed = pipeline.execute()
+        return {
+            tenant: float(default or 1) if limits is None else unpack_limits(limits).weight
+            for tenant, limits in zip(tenants, packed, strict=True)
+        }
 
     def configured(self) -> PoolConf:
         """The pool's configuration in force."""
@@ -306,6 +337,10 @@ class Reads:
             cost_unit=conf.get("unit", "ms"),
             default_cost=float(conf.get("cost", 50)),
             default_weight=float(conf.get("weight", 1)),
+            dispatch="scheduled" if conf.get("mode") == "scheduled" else "direct",
+            window=int(conf.get("window", 0)),
+            backlog_limit=int(conf["room"]) if "room" in conf else None,
+            continue_weight=int(conf.get("draw", 10)),
         )
 
     def version(self) -> int:
@@ -326,9 +361,13 @@ class Reads:
         """Both of these."""
         limits: dict[tuple[str, str], ScopeLimits] = {}
         keys: dict[str, KeyLimits] = {}
+        fronts: dict[str, bytes] = {}
         with translate_errors():
             for field, packed in self.client.hscan_iter(self.keys["limits"], count=1_000):
                 kind, _, name = field.decode().partition(":")
+                if kind in {"ft", "fl", "fk"}:
+                    fronts[f"{kind}:{name}"] = packed
+                    continue
                 if kind == "kp":
                     ceiling, _, text = packed.decode().partition("|")
                     keys[name] = KeyLimits(pattern=name, text=text, max_in_flight=int(ceiling) if ceiling else None)
@@ -343,6 +382,14 @@ class Reads:
                     min_share=stored.min_share,
                     paused=stored.paused,
                 )
+        for field, packed in fronts.items():
+            kind, _, name = field.partition(":")
+            rate, backlog_limit = unpack_front(packed)
+            if kind == "fk":
+                keys[name] = replace(keys[name], rate=rate)
+            else:
+                tenant, _, lane = name.partition("|")
+                limits[tenant, lane] = replace(limits[tenant, lane], rate=rate, backlog_limit=backlog_limit)
         return limits, keys
 
     def overview(self) -> PoolOverview:
@@ -360,9 +407,14 @@ class Reads:
             pipeline.hmget(keys["fence"], "epoch", "tick")
             pipeline.zrevrange(keys["workers"], 0, MAX_WORKERS - 1, withscores=True)
             pipeline.scard(keys["quarantine"])
+            pipeline.xlen(keys["ingress"])
+            pipeline.zcard(keys["ready"])
+            pipeline.hmget(keys["conf"], "old", "moved")
+            pipeline.zcard(keys["backlog"])
             pipeline.time()
             active, scheduled, dead, ended, *rest = pipeline.execute()
-            waiting, tenants, tenant_count, stats, leader, term, workers, quarantined, clock = rest
+            waiting, tenants, tenant_count, stats, leader, term, workers, quarantined, *rest = rest
+            ingress, ready, change, parked, clock = rest
             for worker, _ in workers:
                 pipeline.scard(keys[f"held:{worker.decode()}"])
                 pipeline.hgetall(keys[f"worker:{worker.decode()}"])
@@ -373,6 +425,7 @@ class Reads:
             waiting=int(waiting or 0),
             active=active,
             scheduled=scheduled,
+            parked=parked,
             dead=dead,
             ended=ended,
             tenants={tenant.decode(): int(number) for tenant, number in tenants},
@@ -392,5 +445,8 @@ class Reads:
             leader_epoch=int(term[0] or 0),
             last_tick_ms=int(term[1] or 0),
             quarantined=quarantined,
+            ingress=ingress,
+            ready=ready,
+            reranking=change_of(*change),
             now_ms=now_ms,
         )

@@ -32,6 +32,27 @@ class KeyUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DebounceUse:
+    """The debounce of one job: calls of its tenant with the same `digest` make one run."""
+
+    digest: str
+    period_ms: int
+    most_ms: int = 0
+    """Longest wait after the first call; 0 = as long as calls come."""
+
+
+SingletonMode = Literal["skip", "replace", "next"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingletonUse:
+    """The singleton of one job. With modes other than `skip`, a concurrency key of limit 1 has the same `digest`."""
+
+    digest: str
+    mode: SingletonMode = "skip"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
     """A job to enqueue. `payload` is opaque to the store; `fingerprint` digests task and arguments."""
 
@@ -58,14 +79,26 @@ class NewJob:
     """The moment it should have ended by; 0 = none. Only some policies order by it, and nothing is dropped for it."""
     keys: tuple[KeyUse, ...] = ()
     """At most `KEYS_MAX`, by digest, each digest once."""
+    parks: bool = False
+    """Above a rate it is parked; else it is refused."""
+    debounce: DebounceUse | None = None
+    singleton: SingletonUse | None = None
+
+
+Entry = Literal["enqueued", "parked", "exists", "debounced", "skipped", "conflict", "throttled", "backlog_full"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueued:
-    """What became of one job of a call: `enqueued`, `exists` or `conflict`, and the id that stands for it."""
+    """What became of one job of a call, and the id that stands for it.
 
-    outcome: Literal["enqueued", "exists", "conflict"]
+    enqueued, parked: it is there. exists, debounced, skipped: another one stands for it. The last three refuse it.
+    """
+
+    outcome: Entry
     id: str
+    wait_ms: int = 0
+    """Of a parked job until it is due; of `throttled` and `backlog_full` until it is worth another try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,12 +202,44 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change of policy that is on its way."""
+
+    policy: str
+    """The one before."""
+    moved: int
+    """Jobs that have left its order, ranked anew or ended, of the `total` that waited at the change."""
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reranked:
+    """A share of a change of policy: `gone` of the `total` jobs that waited at the change have left the old order."""
+
+    moved: int
+    """By this call."""
+    gone: int
+    total: int
+    more: bool
+    """Something is left to do, be it only to clear away what the old order was made of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
     """A grant of leadership: unique by `nonce`, ordered by `epoch`."""
 
     epoch: int
     nonce: str
     ttl_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """`rate` jobs in `period_ms`, evenly, and after a rest `burst` of them at once."""
+
+    rate: int
+    period_ms: int
+    burst: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +254,10 @@ class ScopeLimits:
     min_share: int = 0
     """Slots that the tenant gets before others; 0 = none. A lane has none."""
     paused: bool = False
+    rate: Rate | None = None
+    """At which jobs come in; None = any."""
+    backlog_limit: int | None = None
+    """Most waiting jobs of the tenant; None = any number. A lane has none."""
     clear: bool = False
 
 
@@ -202,6 +271,8 @@ class KeyLimits:
     """The pattern as tasks name it."""
     max_in_flight: int | None = None
     """None = no limit, 0 = closed."""
+    rate: Rate | None = None
+    """At which jobs with the same key come in; None = any."""
     clear: bool = False
 
 
@@ -229,6 +300,14 @@ class PoolConf:
     cost_unit: str = "ms"
     default_cost: float = 50.0
     default_weight: float = 1.0
+    dispatch: Literal["direct", "scheduled"] = "direct"
+    """direct: each lease walks the pool. scheduled: a leader fills `ready`, from which leases take."""
+    window: int = 0
+    """Most jobs in ready and active together under scheduled dispatch; 0 = as many as live workers have slots."""
+    backlog_limit: int | None = None
+    """Most waiting jobs of the pool; None = any number."""
+    continue_weight: int = 10
+    """How many parked jobs of tier continue leave the backlog for each of tier start, while both are due."""
 
     @property
     def rule(self) -> str:
@@ -323,6 +402,8 @@ class TenantEntry:
 
     tenant: str
     waiting: int
+    parked: int
+    """Of those that wait: above a rate, until their moment comes."""
     dead: int
     active: int | None
 
@@ -364,6 +445,7 @@ class PoolOverview:
     waiting: int
     active: int
     scheduled: int
+    parked: int
     dead: int
     ended: int
     tenants: Mapping[str, int]
@@ -380,4 +462,126 @@ class PoolOverview:
     last_tick_ms: int
     """When a leader last took or renewed the lease of leadership; 0 = never."""
     quarantined: int
+    ingress: int
+    """Entries that wait for a leader; those of jobs that were cancelled meanwhile go when it meets them."""
+    ready: int
+    """Jobs that a leader chose and no worker has taken yet."""
+    reranking: Change | None
+    """The change of policy that is on its way."""
     now_ms: int
+
+
+# -- scheduled dispatch ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngressEntry:
+    """An entry of the stream `ingress`: what a leader needs to rank a new job. With `id` "" it is none of ours.
+
+    Such a garbled entry is handed to `admit` like any other, which acknowledges and counts it; nothing ranks it.
+    """
+
+    entry: str
+    """Its id in the stream."""
+    id: str = ""
+    tenant: str = ""
+    lane: str = "main"
+    tier: Tier = "start"
+    priority: int = 0
+    cost: float = 0.0
+    """Units: declared, or as they were estimated when it was written; at least 1."""
+    deadline_ms: int = 0
+    ready_ms: int = 0
+    """The moment from which its waiting counts."""
+    seq: int = 0
+    keys: bool = False
+    """It has concurrency keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorLane:
+    """A lane, or with `lane` "" a tenant, as the store's walk has it now: what a leader's own nodes must follow.
+
+    `runs` False: it stands in no walk (empty, paused, at a ceiling), and `rank`, `seq`, `cost` say nothing. A lane
+    that runs below a tenant that does not is told as running; the tenant is told by an entry of its own.
+    """
+
+    tenant: str
+    lane: str
+    runs: bool
+    rank: float
+    """Of the first job of the lane that may run; of a tenant, of its lanes."""
+    seq: int
+    cost: float
+    """What that job will be charged, at least 1; of a tenant 0."""
+    tenant_weight: float
+    lane_weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """How much more (or, negative, less) jobs of a lane have cost than they were charged."""
+
+    tenant: str
+    lane: str
+    difference: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """The answer to `admit`. `entered` and `corrected` concern pools whose policy the store does not know.
+
+    Both hold what happened since they were last answered, at most 500 each: ask again when there are so many. They are
+    told once: who may have lost a reply reads the whole mirror anew.
+    """
+
+    admitted: int
+    duplicates: int
+    """Entries whose jobs are no longer in `ingress`: admitted before, cancelled, expired."""
+    garbled: int
+    entered: Sequence[MirrorLane] = ()
+    """Lanes and tenants that entered or left a walk, or whose first job is another, in the order of their change."""
+    corrected: Sequence[Correction] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What became of one pick of `dispatch`, or of a job that it took for a guaranteed minimum before a pick.
+
+    taken: the first job of the lane is in `ready`. empty: the lane has no job. blocked: it may not run now. unasked:
+    the window or the pool was full before it came to that.
+    """
+
+    tenant: str
+    lane: str
+    outcome: Literal["taken", "empty", "blocked", "unasked"]
+    minimum: bool = False
+    """Taken for a guaranteed minimum and not by the caller's pick: the tenant's turn is not charged for it."""
+    id: str = ""
+    rank: float = 0.0
+    cost: float = 0.0
+    """What was charged."""
+    lane_now: MirrorLane | None = None
+    """The lane after the whole call; None when unasked."""
+    tenant_runs: bool = False
+    """The tenant stands in the walk after the whole call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatched:
+    """The answer to `dispatch`."""
+
+    jobs: int
+    """How many went to `ready`."""
+    room: int
+    """What is left of the window, at least 0."""
+    runnable: bool
+    """Something stands in the walk and the pool lets it run: with room left, ask again. A caller that picks itself and
+    whose picks were all in vain has a wrong mirror."""
+    more: bool = False
+    """Ask again at once: jobs whose concurrency keys are full are in the way of others, more than one call moves."""
+    taken: Sequence[Taken] = ()
+    """In order; only for picks."""
+    entered: Sequence[MirrorLane] = ()
+    """As in `Admitted`; without the lanes that `taken` tells of."""
+    corrected: Sequence[Correction] = ()

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from queueapp.codec import well_formed
+from queueapp.policies.registry import DIRECT
 from queueapp.states import STATE_CODES, Outcome, State
 from queueapp.store.records import ErrorRecord, JobRecord, LeasedJob
 
@@ -19,7 +20,7 @@ ERROR_FORM = re.compile(rb"(\w+)\|(\d+)\|(.*?)\|(\d+)\|(.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Header and payload of `job:<id>`. `state` is the byte: p, s, or h when the run hash holds the state."""
+    """Header and payload of `job:<id>`. `state` is the byte: p, s, i, or h when the run hash holds the state."""
 
     state: str
     seq: int
@@ -74,8 +75,8 @@ def parse_row(text: bytes) -> Row:
 
 def child_of(member: bytes, policy: bytes | None) -> str:
     """The tenant, lane or job behind a member of a walk or a queue in a shard under `policy`."""
-    text = member.decode()
-    return text[12:] if policy is not None and policy.decode() in TIED else text
+    text, name = member.decode(), "tiered" if policy is None else policy.decode()
+    return text[12:] if name in TIED or name not in DIRECT else text
 
 
 def leased_job(reply: Sequence[bytes | int], task_names: Mapping[bytes, str]) -> LeasedJob:
@@ -170,7 +171,7 @@ def job_record(
         first_leased_ms=first,
         leased_ms=int(fields.get("st", 0)),
         ended_ms=int(fields.get("te", 0)),
-        due_ms=due_ms,
+        due_ms=row.due_ms if row and state is State.BACKLOG else due_ms,
         deadline_ms=row.deadline_ms if row else 0,
         worker=fields.get("w", ""),
         max_attempts=row.max_attempts if row else 0,

@@ -36,6 +36,8 @@ class Sender:
         self.client = client
         self.keys = keys
         self._clock_ms = clock_ms or server_clock
+        self.resent = 0
+        """Calls that were sent again because their reply was lost: it may have told what is told once."""
 
     def _call(
         self,
@@ -61,6 +63,7 @@ class Sender:
             try:
                 reply = self._send(call)
             except (ServerGone, ServerSilent):
+                self.resent += 1
                 reply = self._send(call)  # replay-safe: the script recognises a repeat
             except ResponseError as error:
                 if "WRONGTYPE" in str(error):

@@ -1,7 +1,8 @@
 """What each tenant had of a pool, as the store counted it, and where it stands in line now: the figures behind the
 fairness certificate. Changes nothing and takes no lock; called by `inspection.fairness`.
 
-At most eight round trips. Of each minute at most `FIELDS_READ` / minutes tenants are read: where more were served, or
+At most nine round trips; what is compared with each other is read in an order that lets no lease between them look like
+a fault (`_stand`). Of each minute at most `FIELDS_READ` / minutes tenants are read: where more were served, or
 wait, those with most waiting jobs are, and a share of the others that moves on with the clock, so that a few readings
 come to everybody. What was served to those that are left out is known from the totals of the pool.
 """
@@ -42,20 +43,49 @@ class Minute:
     most_in_flight: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one tenant had in one minute, or in several (lua/include/service.lua)."""
+
+    units: float = 0.0
+    """Charges and their corrections; can be negative when what was charged earlier was corrected here."""
+    jobs: int = 0
+    largest: float = 0.0
+    """The largest charge of one job that was leased by its tenant's turn."""
+    corrections: int = 0
+    """Of such jobs."""
+    minimum_jobs: int = 0
+    """How many of the jobs were leased for a guaranteed minimum, which moves no turn."""
+    minimum_largest: float = 0.0
+    entered_ms: int = 0
+    """When it last entered the walk after a pause, a ceiling or a key had held it back; 0 = it did not."""
+
+    @classmethod
+    def unpacked(cls, packed: bytes, start_ms: int) -> Part:
+        units, jobs, largest, corrections, *more = packed.split(b"|")
+        minimum_jobs, minimum_largest, entered = more or (b"0", b"0", b"")
+        return cls(
+            units=float(units),
+            jobs=int(jobs),
+            largest=float(largest),
+            corrections=int(corrections),
+            minimum_jobs=int(minimum_jobs),
+            minimum_largest=float(minimum_largest),
+            entered_ms=start_ms + int(entered) if entered else 0,
+        )
+
+
 @dataclass(slots=True, kw_only=True)
 class TenantService:
     """One tenant. Filled in while reading."""
 
     tenant: str
-    units: float = 0.0
-    """Charges and their corrections; can be negative when what was charged earlier was corrected here."""
-    jobs: int = 0
-    largest: float = 0.0
-    corrections: int = 0
-    minutes: set[int] = field(default_factory=set)
-    """Positions of the minutes in which it had service."""
+    parts: dict[int, Part] = field(default_factory=dict)
+    """By the minute's position in the window."""
     waiting: int = 0
-    """Pending and scheduled jobs."""
+    """Jobs that wait, also for their time."""
+    parked: bool = False
+    """Some of them came above a rate, and their moment has not come."""
     weight: float = 1.0
     ceiling: int | None = None
     min_share: int = 0
@@ -66,8 +96,36 @@ class TenantService:
     """Its score in the walk; None = none of its jobs may run now."""
     turn: int | None = None
     """How many stand before it in the walk; read under `ring` only."""
+    moved_on: bool = False
+    """It is in the walk, and had its turn while it was read, so that its score is not known."""
     since_ms: int | None = None
-    """Since when the first job in line could have been leased; None = not looked at."""
+    """Since when the first job in line could have been leased, as far as it goes; None = not looked at."""
+    passed_over: bool = False
+    """This job twice crashed its worker: workers that hold others pass it over."""
+
+    @property
+    def in_line(self) -> bool:
+        """Some job of it may run now."""
+        return self.pointer is not None or self.moved_on
+
+    @property
+    def had(self) -> Part:
+        """All of the window together."""
+        parts = self.parts.values()
+        return Part(
+            units=sum(part.units for part in parts),
+            jobs=sum(part.jobs for part in parts),
+            largest=max((part.largest for part in parts), default=0.0),
+            corrections=sum(part.corrections for part in parts),
+            minimum_jobs=sum(part.minimum_jobs for part in parts),
+            minimum_largest=max((part.minimum_largest for part in parts), default=0.0),
+            entered_ms=max((part.entered_ms for part in parts), default=0),
+        )
+
+    @property
+    def minutes(self) -> set[int]:
+        """Positions of the minutes in which it had service."""
+        return {position for position, part in self.parts.items() if part.jobs > 0 or part.units > 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +140,8 @@ class Service:
     paused: bool
     clock: float
     """V of the root; 0 where the policy has none."""
+    clock_moved_ms: int
+    """When it last moved; kept under `wfq` only, else 0."""
     in_line: int
     """Tenants in the walk."""
     waiting_tenants: int
@@ -99,6 +159,10 @@ class _Reader:
     client: redis.Redis
     keys: ShardKeys
     found: dict[str, TenantService] = field(default_factory=dict)
+    generation: int = 0
+
+    def in_line(self, name: str) -> str:
+        return self.keys.in_line(name, self.generation)
 
     def send(self, queue: Callable[[Any], object]) -> list[Any]:
         pipeline = self.client.pipeline(transaction=False)
@@ -132,14 +196,17 @@ def _read(reader: _Reader, window_s: float, tenants: Sequence[str], moment_ms: i
 
     def basics(pipeline: Any) -> None:
         pipeline.time()
-        pipeline.hmget(keys["conf"], "policy", "paused", "unit", "cost", "weight")
-        pipeline.hget(keys["policy"], "V")
-        pipeline.zcard(keys["walk"])
+        pipeline.hmget(keys["conf"], "policy", "paused", "unit", "cost", "weight", "gen")
+        for generation in (0, 1):
+            pipeline.hmget(keys.in_line("policy", generation), "V", "Vt")
+            pipeline.zcard(keys.in_line("walk", generation))
         pipeline.zcount(keys["tenants"], "(0", "+inf")
         pipeline.zrevrangebyscore(keys["tenants"], "+inf", "(0", 0, half, withscores=True)
 
-    clock, conf, v, in_line, waiting_tenants, most = reader.send(basics)
-    policy, paused, unit, cost, weight = conf
+    clock, conf, *places, waiting_tenants, most = reader.send(basics)
+    policy, paused, unit, cost, weight, generation = conf
+    reader.generation = int(generation or 0)
+    (v, moved), in_line = places[reader.generation % 2 * 2 :][:2]
     now_ms = moment_ms or clock[0] * 1000 + clock[1] // 1000
     first = (now_ms - round(min(max(window_s, 1), WINDOW_MAX_S) * 1000)) // MINUTE_MS
     numbers = range(first, now_ms // MINUTE_MS + 1)
@@ -149,8 +216,10 @@ def _read(reader: _Reader, window_s: float, tenants: Sequence[str], moment_ms: i
     shares = max(1, -(-(waiting_tenants - half) // half))
     others = half + half * (now_ms // 1000 // SHARE_S % shares)
     minutes, complete = _served(reader, numbers, others, half)
-    _stand(reader, tied=policy is not None and policy.decode() in TIED, ring=policy == b"ring", weight=weight)
-    _look_at_waits(reader, policy)
+    tied = policy is not None and policy.decode() in TIED
+    read_ms = _stand(reader, minutes, tied=tied, ring=policy == b"ring", weight=weight)
+    now_ms = moment_ms or read_ms
+    _look_at_waits(reader, policy, float(v or 0) if policy == b"wfq" else None)
     return Service(
         now_ms=now_ms,
         start_ms=first * MINUTE_MS,
@@ -159,6 +228,7 @@ def _read(reader: _Reader, window_s: float, tenants: Sequence[str], moment_ms: i
         default_cost=float(cost or 50),
         paused=paused == b"1",
         clock=float(v or 0),
+        clock_moved_ms=int(float(moved or 0)),
         in_line=in_line,
         waiting_tenants=waiting_tenants,
         minutes=minutes,
@@ -193,43 +263,39 @@ def _served(reader: _Reader, numbers: range, others: int, half: int) -> tuple[li
 
     minutes = []
     for position, (number, reply) in enumerate(zip(numbers, reader.send(parts), strict=True)):
-        units, jobs, in_flight = (replies[2 * position + 1] or b"0|0|0").split(b"|")
-        minutes.append(
-            Minute(start_ms=number * MINUTE_MS, units=float(units), jobs=int(jobs), most_in_flight=int(in_flight))
-        )
+        minutes.append(_minute(number, replies[2 * position + 1]))
         fields = reply.items() if whole[position] else zip((name.encode() for name in names), reply, strict=False)
         for tenant, packed in fields:
             if packed is not None and tenant != b"|":
-                _add(reader.of(tenant.decode()), position, packed)
+                reader.of(tenant.decode()).parts[position] = Part.unpacked(packed, number * MINUTE_MS)
     return minutes, all(whole)
 
 
-def _add(entry: TenantService, position: int, packed: bytes) -> None:
-    units, jobs, largest, corrections = packed.split(b"|")
-    entry.units += float(units)
-    entry.jobs += int(jobs)
-    entry.largest = max(entry.largest, float(largest))
-    entry.corrections += int(corrections)
-    if int(jobs) > 0 or float(units) > 0:
-        entry.minutes.add(position)
+def _minute(number: int, packed: bytes | None) -> Minute:
+    units, jobs, in_flight = (packed or b"0|0|0").split(b"|")
+    return Minute(start_ms=number * MINUTE_MS, units=float(units), jobs=int(jobs), most_in_flight=int(in_flight))
 
 
-def _stand(reader: _Reader, *, tied: bool, ring: bool, weight: bytes | None) -> None:
-    """Waiting jobs, limits and place in line of all that were found, in two round trips."""
-    keys, names = reader.keys, list(reader.found)
-    if not names:
-        return
+def _stand(reader: _Reader, minutes: list[Minute], *, tied: bool, ring: bool, weight: bytes | None) -> int:
+    """Waiting jobs, limits and place in line of all that were found, in two round trips; answers the moment.
+
+    Places are read before what was served in this minute is read again: what has moved a place is counted then, so that
+    a lease between the two only widens a bound.
+    """
+    keys, names, number = reader.keys, list(reader.found), minutes[-1].start_ms // MINUTE_MS
 
     def limits(pipeline: Any) -> None:
         pipeline.zmscore(keys["tenants"], names)
         pipeline.hmget(keys["limits"], [f"t:{name}" for name in names])
+        pipeline.zmscore(keys["blturns"], names)
+        pipeline.zmscore(keys["blcturns"], names)
         if tied:
-            pipeline.hmget(keys["heads"], names)
+            pipeline.hmget(reader.in_line("heads"), names)
 
-    waiting, packed, *heads = reader.send(limits)
-    for name, number, text in zip(names, waiting, packed, strict=True):
+    waiting, packed, fresh, continued, *heads = reader.send(limits) if names else ((), (), (), (), ())
+    for name, jobs, text, *parked in zip(names, waiting, packed, fresh, continued, strict=True):
         entry = reader.of(name)
-        entry.waiting = int(number or 0)
+        entry.waiting, entry.parked = int(jobs or 0), any(due is not None for due in parked)
         entry.weight = float(weight or 1)
         if text is not None:
             stored = unpack_limits(text)
@@ -239,60 +305,88 @@ def _stand(reader: _Reader, *, tied: bool, ring: bool, weight: bytes | None) -> 
     members = [(head or b"").decode() + name for name, head in zip(names, heads[0], strict=True)] if tied else names
 
     def places(pipeline: Any) -> None:
-        pipeline.zmscore(keys["walk"], members)
+        if names:
+            pipeline.zmscore(reader.in_line("walk"), members)
         for name in counted:
             pipeline.zcard(keys[f"slots:t:{name}"])
-        if ring:
-            for name in names:
-                pipeline.zrank(keys["walk"], name)
+        for name in names if ring else ():
+            pipeline.zrank(reader.in_line("walk"), name)
+        pipeline.time()
+        for each in (number, number + 1):  # a minute may have begun meanwhile
+            pipeline.hmget(keys[f"served:{each}"], ["|", *names])
 
-    pointers, *rest = reader.send(places)
-    for name, pointer in zip(names, pointers, strict=True):
-        reader.of(name).pointer = pointer
+    *rest, clock, this, following = reader.send(places)
+    pointers = rest.pop(0) if names else []
+    for name, member, pointer in zip(names, members, pointers, strict=True):
+        entry = reader.of(name)
+        entry.pointer, entry.moved_on = pointer, pointer is None and tied and member != name
     for name, active in zip(counted, rest, strict=False):
         reader.of(name).active = active
     for name, turn in zip(names, rest[len(counted) :], strict=False):
         reader.of(name).turn = turn
+    last = len(minutes) - 1
+    for position, reply in ((last, this), (last + 1, following)):
+        if reply[0] is not None:
+            minutes[position:] = [_minute(number + position - last, reply[0])]
+            for name, packed in zip(names, reply[1:], strict=True):
+                if packed is not None:
+                    reader.of(name).parts[position] = Part.unpacked(packed, minutes[position].start_ms)
+    return int(clock[0]) * 1000 + int(clock[1]) // 1000
 
 
-def _look_at_waits(reader: _Reader, policy: bytes | None) -> None:
-    """Since when the first job waits of the tenants in line that had least for their weight, in three round trips.
+def _look_at_waits(reader: _Reader, policy: bytes | None, clock: float | None) -> None:
+    """Since when the first job waits of the tenants in line that had least for their weight, in three round trips; in
+    four where it stands in a sub-lane. Under `wfq` those that `clock` has passed come before all others.
 
     The first of the lane whose turn it is: some other job of the tenant may wait for longer.
     """
     keys = reader.keys
-    in_line = [entry for entry in reader.found.values() if entry.pointer is not None]
-    in_line.sort(key=lambda entry: entry.units / entry.weight)
+    in_line = [entry for entry in reader.found.values() if entry.in_line]
+    in_line.sort(
+        key=lambda one: (clock is None or one.pointer is None or one.pointer >= clock, one.had.units / one.weight)
+    )
     del in_line[WAITS_READ:]
 
     def lanes(pipeline: Any) -> None:
         for entry in in_line:
-            pipeline.zrange(keys[f"lanes:{entry.tenant}"], 0, 0)
+            pipeline.zrange(reader.in_line(f"lanes:{entry.tenant}"), 0, 0)
 
     firsts = reader.send(lanes)
-    places = [(entry, child_of(first[0], policy)) for entry, first in zip(in_line, firsts, strict=True) if first]
+    queues = [
+        (entry, f"{tier}:{entry.tenant}|{child_of(first[0], policy)}")
+        for entry, first in zip(in_line, firsts, strict=True)
+        if first
+        for tier in ("q", "qc")
+    ]
 
-    def heads(pipeline: Any) -> None:
-        for entry, lane in places:
-            for tier in ("q", "qc"):
-                pipeline.zrange(keys[f"{tier}:{entry.tenant}|{lane}"], 0, 3)
+    def heads(wanted: Sequence[tuple[TenantService, str]]) -> list[tuple[TenantService, str, str]]:
+        def queue(pipeline: Any) -> None:
+            for _, name in wanted:
+                pipeline.zrange(reader.in_line(name), 0, 0)
 
-    jobs = []
-    for position, members in enumerate(reader.send(heads)):
-        names = [child_of(member, policy) for member in members]
-        # A member with @ stands for jobs that share their keys.
-        jobs += [(places[position // 2][0], name) for name in names if not name.startswith("@")][:1]
+        replies = reader.send(queue)
+        return [
+            (entry, name, child_of(members[0], policy))
+            for (entry, name), members in zip(wanted, replies, strict=True)
+            if members
+        ]
+
+    found = heads(queues)
+    # A member with @ stands for jobs that share their keys, at the place of the first of them.
+    within = heads([(entry, f"{queue}|{job}") for entry, queue, job in found if job.startswith("@")])
+    jobs = [(entry, job) for entry, _, job in (*found, *within) if not job.startswith("@")]
 
     def rows(pipeline: Any) -> None:
         for _, job in jobs:
             pipeline.getrange(keys.job(job), 0, HEADER_BYTES - 1)
-            pipeline.hget(keys.run(job), "rd")
+            pipeline.hmget(keys.run(job), "rd", "sp")
 
     replies = reader.send(rows)
     for position, (entry, _) in enumerate(jobs):
-        text, back = replies[2 * position : 2 * position + 2]
+        text, (back, passed) = replies[2 * position : 2 * position + 2]
         try:
             since = int(back or parse_row(text).due_ms)
         except ValueError:
             continue  # it has just been leased and ended, or its row is none of ours
         entry.since_ms = min(since, entry.since_ms or since)
+        entry.passed_over = entry.passed_over or passed is not None

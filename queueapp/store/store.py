@@ -15,6 +15,7 @@ import redis
 from queueapp.store import calls
 from queueapp.store.calls import Reply
 from queueapp.store.connection import translate_errors
+from queueapp.store.dispatching import Dispatching
 from queueapp.store.keys import ShardKeys
 from queueapp.store.records import (
     Completed,
@@ -30,6 +31,7 @@ from queueapp.store.records import (
     NewJob,
     Page,
     PoolConf,
+    Reranked,
     Returned,
     ScopeLimits,
     Standing,
@@ -38,11 +40,10 @@ from queueapp.store.records import (
     Word,
 )
 from queueapp.store.rows import leased_job
-from queueapp.store.sending import Sender
 from queueapp.store.wait_facts import WaitFacts, wait_facts
 
 
-class Store(Sender):
+class Store(Dispatching):
     """Transitions of one shard. `client` must not decode replies; `clock_ms` replaces the server's clock in tests."""
 
     def __init__(self, client: redis.Redis, keys: ShardKeys, *, clock_ms: Callable[[], int] | None = None) -> None:
@@ -122,6 +123,16 @@ class Store(Sender):
         promoted, expired, more, next_due_ms = self._run(self._call("promote_due", limit=limit))
         return Moved(pending=promoted, expired=expired, more=bool(more), next_due_ms=next_due_ms)
 
+    def backlog_promote(self, seed: int, most: int = 64) -> Moved:
+        """Parked jobs that are due → pending or ingress, drawn between the tiers; at most 64. A seed draws the same."""
+        promoted, more, next_due_ms = self._run(self._call("backlog_promote", seed=seed, most=most))
+        return Moved(pending=promoted, more=bool(more), next_due_ms=next_due_ms)
+
+    def rerank(self, most: int = 250) -> Reranked:
+        """Pending jobs that stand in the order of an earlier policy → the order in force; a share of at most `most`."""
+        moved, gone, total, more = self._run(self._call("rerank", most=most))
+        return Reranked(moved=moved, gone=min(gone, total), total=total, more=bool(more))
+
     # -- by hand ---------------------------------------------------------------------------------------------------
 
     def cancel(self, ids: Sequence[str]) -> list[str]:
@@ -129,7 +140,7 @@ class Store(Sender):
         return self._by_id("cancel", ids)
 
     def retry_from_dlq(self, ids: Sequence[str]) -> list[str]:
-        """Dead → pending with fresh budgets. Words: retried, already, gone."""
+        """Dead → pending with fresh budgets. Words: retried, skipped (another has its singleton), already, gone."""
         return self._by_id("retry_from_dlq", ids)
 
     def discard(self, ids: Sequence[str]) -> list[str]:
@@ -150,8 +161,8 @@ class Store(Sender):
     ) -> None:
         """Weights, ceilings, pauses, limits of concurrency keys and the pool's policy; acts at once on what is queued.
 
-        Raises `OldVersion` when a newer one is in force, `PolicyBusy` when the policy, or a parameter by which it
-        orders, would change under waiting jobs.
+        What waits when the policy changes, or a parameter by which it orders, moves over in shares (`rerank`). Raises
+        `OldVersion` when a newer one is in force, `PolicyBusy` for another such change before that is done.
         """
         cursor = "0"
         while True:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from queueapp.states import State
-from queueapp.store.records import JobRecord
+from queueapp.store.rates import unpack_front
+from queueapp.store.records import JobRecord, Rate
 from queueapp.store.rows import job_record, parse_row
 
 
@@ -58,6 +59,15 @@ class KeyFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RateFacts:
+    """A rate at which jobs come in."""
+
+    scope: str
+    """`tenant`, `lane`, or the digest of a concurrency key."""
+    rate: Rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitFacts:
     """One job and all that decides when it runs. What does not concern its state is left at its default."""
 
@@ -69,10 +79,24 @@ class WaitFacts:
     policy: str = "tiered"
     ordered: bool = False
     """The policy orders all pending jobs of the pool; else lanes and tenants take turns."""
+    scheduled: bool = False
+    """A leader chooses: scheduled dispatch."""
+    led: bool = False
+    """And somebody leads."""
+    ingress: int = 0
+    """How many jobs wait for the leader's next look, those that were cancelled meanwhile included."""
+    chosen: int = 0
+    """How many jobs it has chosen that are not done."""
+    most_chosen: int | None = None
+    """How many these may be, as a leader last said; None: none did yet."""
+    ready_place: int | None = None
+    """How many chosen jobs workers take before it; None: it is not chosen."""
     pool: ScopeFacts = ScopeFacts()
     tenant: ScopeFacts = ScopeFacts()
     lane: ScopeFacts = ScopeFacts()
     keys: tuple[KeyFacts, ...] = ()
+    rates: tuple[RateFacts, ...] = ()
+    """Of a parked job: those that it had to conform to and that are still there."""
     continues: bool = False
     """It stands among the work of its lane that has begun (tier `continue`)."""
     parked: bool = False
@@ -80,6 +104,13 @@ class WaitFacts:
     place: int | None = None
     """How many jobs of its lane and tier stand before it; when it is parked, of those beside it. None: it stands in no
     queue."""
+    place_exact: bool = True
+    """False: there are at least so many."""
+    old_policy: str = ""
+    """It still stands in the order of this policy, which the pool had before, and so does `place`."""
+    moved: int = 0
+    moving: int = 0
+    """How many jobs have left that order, of how many."""
     others: int = 0
     """How many jobs of its lane stand in the other tier."""
     turn: int | None = None
@@ -137,18 +168,36 @@ def wait_facts(job_id: str, reply: Sequence[Any]) -> WaitFacts:
 
 
 def _facts(now_ms: int, record: JobRecord, expires_ms: int, said: Mapping[str, Any]) -> WaitFacts:
+    if said.get("scheduled") == MIRRORED:
+        # The store's walk is not the policy's: whose turn comes when only the leader knows.
+        said = {name: value for name, value in said.items() if name not in TURNS}
     return WaitFacts(
         now_ms=now_ms,
         record=record,
         policy=said["policy"].decode(),
+        scheduled="scheduled" in said,
+        led="led" in said,
+        ingress=int(said.get("ingress", 0)),
+        chosen=int(said.get("chosen", 0)),
+        most_chosen=_maybe(said, "most_chosen"),
+        ready_place=_maybe(said, "ready_place"),
         ordered=bool(said["ordered"]),
         pool=_scope(said, "pool", record.tenant),
         tenant=_scope(said, "tenant", record.tenant),
         lane=_scope(said, "lane", record.tenant),
         keys=tuple(_key(entry) for entry in said.get("keys", ())),
+        rates=tuple(
+            RateFacts(scope=scope.decode(), rate=rate)
+            for scope, packed in said.get("rates", ())
+            if (rate := unpack_front(packed)[0]) is not None
+        ),
         continues=bool(said.get("continues", 0)),
         parked="parked" in said,
         place=_maybe(said, "place"),
+        place_exact="place_at_least" not in said,
+        old_policy=said.get("old_policy", b"").decode(),
+        moved=int(said.get("moved", 0)),
+        moving=int(said.get("moving", 0)),
         others=int(said.get("others", 0)),
         turn=_maybe(said, "turn"),
         turns=int(said.get("turns", 0)),
@@ -175,6 +224,8 @@ def _facts(now_ms: int, record: JobRecord, expires_ms: int, said: Mapping[str, A
     )
 
 
+MIRRORED = 2
+TURNS = frozenset({"turn", "turns", "lane_turn", "lane_turns", "ahead", "ahead_exact"})
 SUSPECT = 2
 """Crashes that make a job one that is leased alone, as include/pick.lua has it."""
 

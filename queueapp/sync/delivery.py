@@ -214,7 +214,8 @@ def _push(touched: _Touched, deadline: float) -> None:
             try:
                 if not write(name, version, pool, wanted, keys):
                     logger.warning(
-                        "the policy of a pool changes once nothing waits in it; its other settings are in force",
+                        "the policy of a pool changes once the change before it is through; "
+                        "its other settings are in force",
                         extra={"pool": name},
                     )
             except OldVersion:

@@ -42,7 +42,7 @@ class Enforced:
     pool: str
     differences: Sequence[Difference]
     policy_waits: bool
-    """The pool's new policy, or what it goes by, comes into force when nothing waits in the pool; all the rest is."""
+    """The pool's new policy, or what it goes by, waits for the end of the change before it; the rest is in force."""
 
 
 def enforce(pools: Sequence[str], *, dry_run: bool = False) -> Iterator[Enforced]:

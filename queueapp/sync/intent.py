@@ -12,11 +12,11 @@ from django.core.exceptions import ImproperlyConfigured, ValidationError
 
 from queueapp import conf
 from queueapp.codec import digest
-from queueapp.errors import InvalidOption, NotYet, PolicyBusy
+from queueapp.errors import InvalidOption, PolicyBusy
 from queueapp.models import KeyLimit, Pool, TenantLimits
+from queueapp.policies.registry import DIRECT, POLICIES
 from queueapp.store import shards
 from queueapp.store.records import KeyLimits, PoolConf, ScopeLimits
-from queueapp.validators import PLANNED_POLICIES
 
 T = TypeVar("T")
 Scope = tuple[str, str]
@@ -62,20 +62,28 @@ def ensure_pools() -> list[str]:
 def wanted_pool(name: str) -> PoolConf:
     """What SQL says of a pool; without a row what the settings say, which is also what its row would begin with.
 
-    Raises InvalidOption (NotYet for a planned one) for a policy that the store must not be told of.
+    Raises InvalidOption for a policy that the store must not be told of. Whether one of your own keeps to what a policy
+    must do is not looked at here: a fault in it must not hold back a pause.
     """
     pool = Pool.objects.filter(name=name).first() or Pool(name=name, **_from_settings(name))
-    if pool.policy in PLANNED_POLICIES:
-        raise NotYet(f"The policy {pool.policy!r} of the pool {name!r} is not there yet: it needs scheduled dispatch.")
-    if pool.policy not in Pool.Policy.values:
+    if pool.policy not in POLICIES and pool.policy not in conf.settings.policies:
         raise InvalidOption(
             f"The policy {pool.policy!r} of the pool {name!r} is none; "
-            f"there are {', '.join(sorted(Pool.Policy.values))}."
+            f"there are {', '.join(sorted({*POLICIES, *conf.settings.policies}))}."
+        )
+    if pool.policy not in DIRECT and pool.dispatch != Pool.Dispatch.SCHEDULED:
+        raise InvalidOption(
+            f"The policy {pool.policy!r} of the pool {name!r} needs scheduled dispatch: set its dispatch to "
+            f"“scheduled”, or take one of {', '.join(sorted(DIRECT))}."
         )
     return PoolConf(
         policy=pool.policy,
         by=pool.edf_by,
         step_ms=pool.aging_step_ms,
+        dispatch="scheduled" if pool.dispatch == Pool.Dispatch.SCHEDULED else "direct",
+        window=pool.dispatch_window,
+        backlog_limit=conf.settings.backlog_limit if pool.backlog_limit is None else pool.backlog_limit,
+        continue_weight=pool.continue_weight,
         paused=pool.paused,
         max_in_flight=pool.max_in_flight,
         cost_unit=pool.cost_unit,
@@ -105,6 +113,8 @@ def scope_limits(row: TenantLimits) -> ScopeLimits:
         max_in_flight=row.max_in_flight,
         min_share=row.min_share,
         paused=row.paused,
+        rate=row.asked_rate,
+        backlog_limit=row.backlog_limit,
     )
 
 
@@ -120,7 +130,9 @@ def wanted_keys(name: str, patterns: Iterable[str]) -> list[KeyLimits]:
 
 def key_limits(row: KeyLimit) -> KeyLimits:
     """What one row asks for."""
-    return KeyLimits(pattern=digest(row.pattern), text=row.pattern, max_in_flight=row.max_in_flight)
+    return KeyLimits(
+        pattern=digest(row.pattern), text=row.pattern, max_in_flight=row.max_in_flight, rate=row.asked_rate
+    )
 
 
 def write(
@@ -132,8 +144,8 @@ def write(
 ) -> bool:
     """Bring it into force under one version, in calls of bounded size.
 
-    False: all of it but the policy and its parameters, which cannot change while jobs wait in the pool. OldVersion:
-    somebody wrote something later, and nothing more of this is written.
+    False: all of it but the policy and its parameters, because waiting jobs still move over to the policy before.
+    OldVersion: somebody wrote something later, and nothing more of this is written.
     """
     store = shards.store(name)
     complete = True
@@ -141,9 +153,12 @@ def write(
         try:
             store.configure(version, pool=pool)
         except PolicyBusy:
-            # The policy waits until the pool is empty; a pause or a ceiling set with it must not.
+            # The policy waits for the end of the change before it; a pause or a ceiling set with it must not.
             kept = shards.reads(name).configured()
-            store.configure(version, pool=replace(pool, policy=kept.policy, by=kept.by, step_ms=kept.step_ms))
+            # One that only a leader can run keeps its leader.
+            dispatch = pool.dispatch if kept.policy in DIRECT else kept.dispatch
+            former = replace(pool, policy=kept.policy, by=kept.by, step_ms=kept.step_ms, dispatch=dispatch)
+            store.configure(version, pool=former)
             complete = False
     for chunk in chunks(scopes, CHUNK):
         store.configure(version, scopes=chunk)

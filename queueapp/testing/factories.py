@@ -20,7 +20,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from queueapp.codec import encode_arguments, fingerprint
-from queueapp.models import DeadLetterInspection, KeyLimit, OutboxEntry, Pool, Tenant, TenantLimits
+from queueapp.models import DeadLetterInspection, KeyLimit, OutboxEntry, Pool, Schedule, Tenant, TenantLimits
 from queueapp.moments import now_ms
 from queueapp.producer import outbox
 from queueapp.store.ids import LENGTH, new_id
@@ -32,6 +32,7 @@ __all__ = [
     "KeyLimitFactory",
     "OutboxEntryFactory",
     "PoolFactory",
+    "ScheduleFactory",
     "TenantFactory",
     "TenantLimitsFactory",
 ]
@@ -110,6 +111,17 @@ class OutboxEntryFactory(DjangoModelFactory[OutboxEntry]):
     payload = LazyFunction(lambda: encode_arguments([1], {}))
     job = LazyAttribute(lambda entry: kept_job(entry))
     due = LazyFunction(lambda: timezone.now() + timedelta(seconds=30))
+
+
+class ScheduleFactory(DjangoModelFactory[Schedule]):
+    """A schedule that fires at three every night; `task` should name one of the host's."""
+
+    class Meta:
+        model = Schedule
+
+    name = Sequence(lambda number: f"schedule {number}")
+    task = "shop.tasks.send_invoice"
+    cron = "0 3 * * *"
 
 
 class DeadLetterInspectionFactory(DjangoModelFactory[DeadLetterInspection]):

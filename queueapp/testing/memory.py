@@ -1,8 +1,8 @@
 """Shards in memory: what stands in for the store under `recorded()` and `immediate()`, so that no server is needed.
 
-They take jobs, know idempotency keys, hand jobs out in the order in which they came, and keep what became of each. They
-know neither weights nor ceilings: fairness is for the real store. `shards.stand_in` is a `Memory` while such a test
-runs. One lock for each shard, because a host's threads may enqueue.
+They take jobs, know idempotency keys, debounce and singletons, hand jobs out in the order in which they came, and keep
+what became of each. They know neither weights, ceilings nor rates: fairness is for the real store. `shards.stand_in` is
+a `Memory` while such a test runs. One lock for each shard, because a host's threads may enqueue.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from queueapp.errors import WaitTimeout
@@ -20,6 +20,7 @@ from queueapp.store import shards
 from queueapp.store.records import (
     Completed,
     Cycle,
+    DebounceUse,
     Enqueued,
     ErrorRecord,
     Failed,
@@ -28,6 +29,7 @@ from queueapp.store.records import (
     LeasedJob,
     NewJob,
     Returned,
+    SingletonUse,
     Word,
 )
 from queueapp.testing.blocking import StoreBlocked
@@ -61,6 +63,14 @@ class Row:
         self.state, self.outcome, self.ended_ms = State.ENDED, outcome, at_ms
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A debounce: its job, and the moment of its first call."""
+
+    id: str
+    first_ms: int
+
+
 class MemoryShard:
     """One pool. It has the methods of the store that producers and workers call, and those that read a job."""
 
@@ -70,6 +80,8 @@ class MemoryShard:
         self._rows: dict[str, Row] = {}
         self._keys: dict[tuple[str, str], str] = {}
         """(tenant, digest of an idempotency key) → the id of its job."""
+        self._windows: dict[tuple[str, str], Window] = {}
+        """(tenant, digest of a debounce) → what it is waiting with."""
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
@@ -92,13 +104,44 @@ class MemoryShard:
             same = first.fingerprint == job.fingerprint
             return Enqueued(outcome="exists" if same else "conflict", id=first.id)
         if job.id not in self._rows:
-            if job.idempotency:
-                self._keys[key] = job.id
             now = now_ms()
             due_ms = now + job.delay_ms if job.delay_ms else job.due_ms
+            if job.debounce is not None:
+                if (debounced := self._debounce(job, job.debounce, now, due_ms)) is not None:
+                    return debounced
+                due_ms = max(due_ms, now + job.debounce.period_ms)
+            if job.singleton is not None and (skipped := self._skip(job, job.singleton, now)) is not None:
+                return skipped
+            if job.debounce is not None:
+                self._windows[job.tenant, job.debounce.digest] = Window(id=job.id, first_ms=now)
+            if job.idempotency:
+                self._keys[key] = job.id
             state = State.SCHEDULED if due_ms > now else State.PENDING
             self._rows[job.id] = Row(job=job, state=state, submitted_ms=now, due_ms=due_ms)
         return Enqueued(outcome="enqueued", id=job.id)
+
+    def _debounce(self, job: NewJob, use: DebounceUse, now: int, due_ms: int) -> Enqueued | None:
+        """A job of the same window that waits takes over the arguments; None when there is none."""
+        window = self._windows.get((job.tenant, use.digest))
+        row = self._rows.get(window.id) if window is not None else None
+        if window is None or row is None or not row.waits or row.attempts:
+            return None
+        row.job = replace(row.job, payload=job.payload)
+        if row.state is State.SCHEDULED:
+            latest = window.first_ms + use.most_ms if use.most_ms else now + use.period_ms
+            row.due_ms = max(due_ms, min(now + use.period_ms, latest))
+        return Enqueued(outcome="debounced", id=window.id)
+
+    def _skip(self, job: NewJob, use: SingletonUse, now: int) -> Enqueued | None:
+        """Another job has the singleton and stands for this one; None when this one is to be."""
+        held = [row for row in self._rows.values() if row.job.singleton and row.job.singleton.digest == use.digest]
+        waiting = [row for row in held if row.waits]
+        running = [row for row in held if row.state is State.ACTIVE]
+        if use.mode == "skip" or (use.mode == "next" and waiting):
+            return next((Enqueued(outcome="skipped", id=row.job.id) for row in waiting + running), None)
+        for row in waiting:
+            row.end(Outcome.REPLACED, now)
+        return None
 
     def await_result(self, job_id: str, waiter: str) -> bool:
         row = self._rows.get(job_id)

@@ -77,7 +77,8 @@ class Mode(TestContextDecorator):
 def recorded() -> Mode:
     """Jobs are recorded and nothing runs; gives the `Recorder`, a list of `EnqueuedJob`.
 
-    Everything that `enqueue` checks without the store is checked; idempotency keys hold within the block. Handles stay
+    Everything that `enqueue` checks without the store is checked; idempotency keys, debounce and singletons hold within
+    the block, rates and room do not. Handles stay
     "pending". `drain()` inside runs what was recorded.
     """
     return Mode(runs=False, raise_on_failure=False)
@@ -88,7 +89,7 @@ def immediate(*, raise_on_failure: bool = False) -> Mode:
 
     Arguments and result go through JSON, the tenant is entered, failed attempts are repeated without waiting until
     `max_attempts`. Inside an atomic block of the code under test the body runs after it. A job that is due later
-    (`run_after`) does not run; `drain(include_scheduled=True)` runs it. With `raise_on_failure` the end of the block
-    raises what the first failed job raised.
+    (`run_after`, `debounce`) does not run; `drain(include_scheduled=True)` runs it. With `raise_on_failure` the
+    end of the block raises what the first failed job raised.
     """
     return Mode(runs=True, raise_on_failure=raise_on_failure)

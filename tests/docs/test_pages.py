@@ -101,7 +101,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_readme_leads_to_every_page() -> None:
     further = TEXTS[ROOT / "README.md"].split("\nFurther: ")[1]
-    assert set(re.findall(r"\]\(docs/([\w.]+)\)", further)) == {page.name for page in PAGES[1:]}
+    assert set(re.findall(r"\]\(docs/([\w.-]+)\)", further)) == {page.name for page in PAGES[1:]}
 
 
 @each_page

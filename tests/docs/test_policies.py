@@ -13,11 +13,18 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
+from django.test.utils import override_settings
 
+from ductor_project.settings import DUCTOR
+from queueapp import sync
+from queueapp.checks import check_policies, check_settings
+from queueapp.conf import settings
 from queueapp.models import Pool
+from queueapp.policies.node import Node
 from queueapp.policies.protocol import Candidate, Policy
-from queueapp.policies.registry import DIRECT, POLICIES
+from queueapp.policies.registry import DIRECT, POLICIES, find
 from queueapp.policies.tree import Limits, Tree
+from queueapp.sync import intent
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/policies.md").read_text()
 BLOCKS = {
@@ -96,13 +103,18 @@ def test_each_section_says_bound_caveats_and_when(name: str) -> None:
 def test_kind_and_whether_pools_can_have_it(name: str) -> None:
     kind, *_, allowed = rows("Which one")[name]
     assert (kind == "ordered") == POLICIES[name]().ordered
-    assert allowed == ("yes" if name in DIRECT else "not yet")
+    assert allowed == ("either" if name in DIRECT else "scheduled")
 
 
-@pytest.mark.parametrize("policy", ["drr", "lottery", "shop.policies.HeadStart"])
-def test_a_pool_cannot_have_what_is_not_there_yet(policy: str) -> None:
-    with pytest.raises(ValidationError, match=re.escape(policy)):
-        Pool(name="emails", code="abcdef", policy=policy).clean_fields()
+@each_policy
+@pytest.mark.django_db
+def test_a_pool_can_have_the_dispatch_that_the_table_says(name: str) -> None:
+    Pool(name="emails", policy=name, dispatch="scheduled").full_clean()
+    if rows("Which one")[name][-1] == "scheduled":
+        with pytest.raises(ValidationError, match=name):
+            Pool(name="emails", policy=name).full_clean()
+    else:
+        Pool(name="emails", policy=name).full_clean()
 
 
 @each_policy
@@ -162,11 +174,27 @@ def module(name: str, block: str) -> Any:
 
 
 def test_every_block_is_used_here() -> None:
-    assert set(BLOCKS) == {"shop/policies.py", "shop/tests.py", "shop/trial.py"}
+    assert set(BLOCKS) == {"shop/policies.py", "shop/settings.py", "shop/tests.py", "shop/trial.py"}
 
 
 def test_the_policy_takes_about_twenty_lines(shop: Any) -> None:
-    assert len(BLOCKS["shop/policies.py"].strip().splitlines()) <= 22
+    assert len(BLOCKS["shop/policies.py"].strip().splitlines()) <= 25
+
+
+@pytest.mark.django_db
+def test_the_settings_of_the_page_give_a_pool_the_policy(shop: Any) -> None:
+    written = module("shop.settings", "shop/settings.py").DUCTOR
+    with override_settings(DUCTOR={**DUCTOR, **written}):
+        assert [*check_settings(), *check_policies()] == []
+        assert "emails" in sync.ensure_pools()
+        assert Pool.objects.get(name="emails").rule == "head_start"
+        assert intent.wanted_pool("emails").dispatch == "scheduled"
+        assert (
+            find("head_start", settings.policies).rank(
+                Node(), Candidate(id="j", tenant="acme", seq=1, ready_ms=31_000), 1.0, 1.0
+            )
+            == 1_000
+        )
 
 
 def test_the_test_of_the_page_passes(shop: Any) -> None:

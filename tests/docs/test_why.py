@@ -15,5 +15,5 @@ def test_every_kind_of_reason_is_in_the_table() -> None:
     section = PAGE.split("## Why does this job not run?\n")[1].split("\n## ")[0]
     cells = re.findall(r"^\| (`[^|]+`) \|", section, re.MULTILINE)
     assert {kind for cell in cells for kind in re.findall(r"`(\w+)`", cell)} == {kind.value for kind in Kind}
-    assert f"(to {LOOKS:,} steps)" in section
+    assert f"(in about {LOOKS:,} steps)" in section
     assert f"for up to {WALKED} jobs" in section

@@ -15,6 +15,7 @@ from queueapp.testing.factories import (
     KeyLimitFactory,
     OutboxEntryFactory,
     PoolFactory,
+    ScheduleFactory,
     TenantFactory,
     TenantLimitsFactory,
 )
@@ -38,6 +39,12 @@ pytestmark = pytest.mark.django_db
 def test_rows_are_valid_and_there_can_be_many(factory: type) -> None:
     for row in factory.create_batch(3):  # type: ignore[attr-defined]
         row.full_clean()
+
+
+def test_a_schedule_names_a_task_of_the_host() -> None:
+    for row in ScheduleFactory.create_batch(2, task="tests.host.shop.send_invoice", args=[1]):
+        row.full_clean()
+        assert row.next_at is not None
 
 
 def test_parts_can_be_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,17 @@ import redis
 
 from queueapp.store.keys import ShardKeys
 from queueapp.store.reads import Reads
-from queueapp.store.records import Completed, Failed, LeasedJob, NewJob
+from queueapp.store.records import (
+    Admitted,
+    Completed,
+    Dispatched,
+    Failed,
+    IngressEntry,
+    LeasedJob,
+    NewJob,
+    PoolConf,
+    Term,
+)
 from queueapp.store.store import Store
 
 START_MS = 1_800_000_000_000
@@ -26,6 +37,7 @@ class Shard:
     now_ms: int = START_MS
     numbers: Any = field(default_factory=lambda: itertools.count(1))
     seqs: dict[str, int] = field(default_factory=dict)
+    versions: int = 100
 
     def __post_init__(self) -> None:
         self.store = Store(self.client, self.keys, clock_ms=lambda: self.now_ms)
@@ -50,6 +62,27 @@ class Shard:
         )
         return list(leases.jobs)
 
+    def schedule(self, **options: Any) -> Term:
+        """The pool's dispatch is scheduled from now on; a leader's term."""
+        self.versions += 1
+        self.store.configure(self.versions, pool=PoolConf(**{"dispatch": "scheduled", **options}))
+        return self.term()
+
+    def term(self) -> Term:
+        """A new term: that of whoever led is over."""
+        self.client.delete(self.keys["leader"])
+        return self.store.lead_acquire("me", f"nonce{next(self.numbers)}", 5_000)
+
+    def admit(self, term: Term, rank: Callable[[IngressEntry], float | None] = lambda _: None) -> Admitted:
+        """Everything in ingress becomes pending."""
+        entries = self.store.read_ingress(term.nonce)
+        return self.store.admit(term, [(entry.entry, entry.id, rank(entry)) for entry in entries])
+
+    def dispatch(self, term: Term, window: int = 1_000, most: int = 250) -> Dispatched:
+        """Everything in ingress becomes pending, then as many as fit into the window become ready."""
+        self.admit(term)
+        return self.store.dispatch(term, most, window)
+
     def snapshot(self) -> dict[str, Any]:
         """Every key of the shard without its prefix → its whole value."""
         found: dict[str, Any] = {}
@@ -62,6 +95,8 @@ class Shard:
                 value = self.client.hgetall(key)
             elif kind == b"zset":
                 value = self.client.zrange(key, 0, -1, withscores=True)
+            elif kind == b"stream":
+                value = self.client.xrange(key)
             elif kind == b"set":
                 value = self.client.smembers(key)
             else:
@@ -78,3 +113,16 @@ def failed(job: LeasedJob, retry_ms: int | None = None, **options: Any) -> Faile
     return Failed(
         id=job.id, attempts=job.attempts, run_ms=10, error=b'{"class":"ValueError"}', retry_ms=retry_ms, **options
     )
+
+
+def counting_commands(shard: Shard, call: Callable[[], object]) -> int:
+    """How many commands the server ran during a call for the counting of service."""
+    mine, count = shard.keys.prefix, 0
+    with shard.client.monitor() as monitor:
+        call()
+        shard.client.echo("enough")
+        for event in monitor.listen():
+            if event["command"].startswith("ECHO"):
+                return count
+            count += f"{mine}served:" in event["command"] or event["command"] == f"ZCARD {mine}active"
+    raise AssertionError

@@ -8,6 +8,14 @@ from queueapp.codec import digest
 from queueapp.store.records import KeyLimits, KeyUse, LeasedJob, NewJob
 from tests.lua.harness import Shard, completed
 
+OF_KEYS = ("keysets", "keynames", "keyusers", "parked", "sublanes", "waitkeys", "blocked:", "turns:", "slots:k:")
+
+
+def left(shard: Shard) -> list[str]:
+    """Keys of the shard that only jobs with concurrency keys need."""
+    names = [name for name in shard.snapshot() if name.startswith(OF_KEYS) or "|@" in name]
+    return names + ["conf keyed"] * bool(shard.client.hexists(shard.keys["conf"], "keyed"))
+
 
 def use(name: str, limit: int = 1, pattern: str = "") -> KeyUse:
     return KeyUse(digest=digest(name), text=name, limit=limit, pattern=digest(pattern or name))
@@ -29,8 +37,24 @@ def used(shard: Shard, name: str) -> int:
 
 def waiters(shard: Shard, name: str) -> list[str]:
     """Tenants that wait for a key, the first to be offered a slot first."""
-    found: Any = shard.client.zrange(shard.keys[f"blocked:{digest(name)}"], 0, -1)
-    return [member.decode().split("|")[0].partition(":")[2] for member in found]
+    return [member.partition("|")[0].partition(":")[2] for member in waiting_sets(shard, name)]
+
+
+def waiting_sets(shard: Shard, name: str) -> list[str]:
+    """Sub-lanes that wait for a key, in the order of their turns as they stand now."""
+
+    def members(key: str) -> list[tuple[str, float]]:
+        found: Any = shard.client.zrange(shard.keys[key], 0, -1, withscores=True)
+        return [(member.decode(), score) for member, score in found]
+
+    outer = f"blocked:{digest(name)}"
+    listed = [
+        (turn, group, rank, member)
+        for limit, _ in members(outer)
+        for group, turn in members(f"{outer}|{limit}")
+        for member, rank in members(f"{outer}|{limit}|{group}")
+    ]
+    return [member[member.index("q") :] for *_, member in sorted(listed)]
 
 
 class Crew:

@@ -7,6 +7,7 @@ import pytest
 from queueapp.errors import StaleCall, StoreError
 from queueapp.store.records import PoolConf, ScopeLimits
 from tests.lua.harness import LEASE_MS, START_MS, Shard, completed
+from tests.lua.keyed import keyed
 
 
 def test_fifo_is_the_order_of_submission_across_tenants(shard: Shard) -> None:
@@ -174,3 +175,40 @@ def test_more_tenants_than_one_call_reads_ahead(shard: Shard) -> None:
     leased = [job.id for _ in range(40) for job in shard.lease(5)]
     assert leased == late
     assert shard.snapshot()["stats"][b"expired"] == str(len(ids)).encode()
+
+
+@pytest.mark.parametrize("policy", ["tiered", "ring", "edf"])
+def test_each_job_comes_with_its_own_row_however_rows_are_read_ahead(shard: Shard, policy: str) -> None:
+    """Of many tenants in one call, several of each, with and without keys, of both tiers and of two sizes."""
+    shard.store.configure(1, pool=PoolConf(policy=policy), scopes=[ScopeLimits(tenant="t3", min_share=2, weight=3)])
+    jobs = [
+        keyed(
+            shard,
+            *(() if number % 3 else (f"k{number % 5}",)),
+            limit=99,
+            tenant=f"t{number % 13}",
+            lane=f"l{number % 2}",
+            tier="continue" if number % 7 == 0 else "start",
+            payload=f"mine is {number}".encode() + b"x" * (9_000 if number % 11 == 0 else 0),
+            cost=1 + number % 4,
+        )
+        for number in range(180)
+    ]
+    shard.add(*jobs)
+    own = {job.id: job.payload for job in jobs}
+    leased = [job for want in (1, 40, 7, 100, 100) for job in shard.lease(want)]
+    assert len(leased) == len(jobs)
+    assert {job.id: job.payload for job in leased} == own
+
+
+@pytest.mark.parametrize("tenants", [10, 100])
+def test_rows_limits_and_counts_of_many_tenants_are_read_and_written_together(shard: Shard, tenants: int) -> None:
+    """What cannot be: its two queues are read, two pointers are written, its job leaves its queue."""
+    shard.add(*(shard.job(f"t{number:03d}") for number in range(tenants) for _ in range(2)))
+    shard.lease(1)
+    shard.client.config_resetstat()
+    assert len(shard.lease(tenants)) == tenants
+    stats: dict[str, dict[str, int]] = shard.client.info("commandstats")
+    calls = {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}
+    assert [calls.get(name, 0) for name in ("zincrby", "zrangebyscore")] == [0, 1]
+    assert calls["mget"] <= 8

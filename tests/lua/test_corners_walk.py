@@ -163,3 +163,12 @@ def test_a_job_promoted_and_expired_by_one_cycle_leaves_no_pointer(shard: Shard)
     assert not {"walk", "lanes:acme"} & shard.snapshot().keys()
     assert b"w" not in dict(shard.snapshot()["wake"])
     assert shard.snapshot()["stats"][b"expired"] == b"1"
+
+
+def test_finish_tags_of_many_tenants_lanes_go_when_v_has_passed_them(shard: Shard) -> None:
+    shard.add(*(shard.job(tenant, lane="a", cost=5) for tenant in "xy"))
+    shard.add(*(shard.job(tenant, lane="b", cost=1) for tenant in "xy" for _ in range(12)))
+    shard.lease(2)
+    assert {"ltags:x", "ltags:y"} <= shard.snapshot().keys()
+    shard.lease(16)
+    assert not {"ltags:x", "ltags:y"} & shard.snapshot().keys()

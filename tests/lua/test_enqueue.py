@@ -16,7 +16,7 @@ def test_a_plain_job_writes_exactly_this(shard: Shard) -> None:
         "counts": {b"w": b"1"},
         "tenants": [(b"acme", 1.0)],
         "stats": {b"enqueued": b"1"},
-        "policy": {b"seq": b"1", b"clock": str(START_MS).encode()},
+        "marks": {b"seq": b"1", b"clock": str(START_MS).encode()},
         "conf": {b"schema": b"1"},
         "tasks": {b"shop.tasks.bill": b"1"},
         "names": {b"1": b"shop.tasks.bill"},

@@ -9,17 +9,8 @@ import pytest
 from queueapp.states import State
 from queueapp.store.records import KeyLimits, KeyUse, NewJob, PoolConf, Returned, ScopeLimits
 from queueapp.store.wait_facts import Holder, WaitFacts
+from tests.lua.asking import LIVE_MS, ask
 from tests.lua.harness import LEASE_MS, Shard, completed, failed
-
-LIVE_MS = 60_000
-
-
-def ask(shard: Shard, job_id: str, **bounds: Any) -> WaitFacts:
-    """The facts; asking changes nothing."""
-    before = shard.snapshot()
-    facts = shard.store.explain(job_id, **{"live_ms": LIVE_MS, "most": 8, "walked": 100, "looks": 2_000, **bounds})
-    assert shard.snapshot() == before
-    return facts
 
 
 def lose(shard: Shard, job_id: str, worker: str = "crashing") -> None:

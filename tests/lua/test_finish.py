@@ -56,7 +56,7 @@ def test_an_old_attempt_is_stale_for_every_verb(shard: Shard) -> None:
 
 def test_a_job_that_is_gone_is_gone(shard: Shard) -> None:
     assert shard.store.complete([Completed(id="x" * 22, attempts=1, run_ms=1)]) == ["gone"]
-    assert shard.snapshot().keys() <= {"policy"}
+    assert shard.snapshot().keys() <= {"marks"}
 
 
 def test_errors_are_counted_against_max_attempts(shard: Shard) -> None:

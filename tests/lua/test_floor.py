@@ -173,6 +173,39 @@ def test_what_is_cleared_is_gone(shard: Shard, left: str) -> None:
     assert not [key for key in seen if key.startswith("slots:")]
 
 
+def test_with_the_last_minimum_all_that_minima_cost_is_gone(shard: Shard) -> None:
+    """Repeats, changes, a clear and a ceiling that stays: only the last one to go takes the flag along."""
+
+    def lease() -> dict[str, int]:
+        return commands(shard, lambda: shard.lease(1))
+
+    def floors() -> object:
+        return shard.client.hget(shard.keys["conf"], "floors")
+
+    crowd(shard)
+    lease()
+    without = lease()
+    both = [ScopeLimits(tenant="small", min_share=2, max_in_flight=5), ScopeLimits(tenant="big", min_share=1)]
+    for _ in range(2):
+        shard.store.configure(2, scopes=both)
+        assert floors() == b"2"
+    minimum(shard, 3, "small", 7, max_in_flight=5)
+    assert floors() == b"2"
+    shard.lease(1)
+    for _ in range(2):
+        shard.store.configure(4, scopes=[ScopeLimits(tenant="big", clear=True)])
+        assert floors() == b"1"
+    assert shard.store.verify() == []
+    minimum(shard, 5, "small", 0, max_in_flight=5)
+    seen = shard.snapshot()
+    assert floors() is None
+    assert "floor" not in seen
+    assert b"floor_run" not in seen["policy"]
+    assert shard.store.verify() == []
+    shard.store.configure(6, scopes=[ScopeLimits(tenant="small", clear=True)])
+    assert lease() == without
+
+
 def test_a_suspect_below_the_minimum_is_passed_over(shard: Shard) -> None:
     """A worker that holds something may not have it, and gets what comes next; an idle one gets it."""
     shard.add(*(shard.job("big", cost=1) for _ in range(9)))

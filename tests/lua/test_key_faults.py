@@ -18,6 +18,11 @@ def set_of(shard: Shard, *names: str, limit: int = 1) -> str:
     return packed_keys(keyed(shard, *names, limit=limit).keys).partition("\n")[0]
 
 
+def waits_in(name: str, tenant: str) -> str:
+    """The set in which a tenant's sub-lanes wait for a key of limit 1."""
+    return f"blocked:{digest(name)}|1|{digest(name)}|{tenant}"
+
+
 def no_sets(shard: Shard) -> bool:
     return not shard.client.exists(shard.keys["keysets"], shard.keys["keynames"], shard.keys["keyusers"])
 
@@ -120,13 +125,26 @@ SPOILS: dict[str, tuple[Spoil, str]] = {
     ),
     "waits nowhere": (lambda s, at, w: s.client.delete(s.keys[f"blocked:{digest('a')}"]), "has not .* at its head"),
     "waits at another place": (
-        lambda s, at, w: s.client.zadd(s.keys[f"blocked:{digest('a')}"], {w: 77}),
+        lambda s, at, w: s.client.zadd(s.keys[waits_in("a", "bee")], {w: 77}),
         "has not .* at its head",
     ),
     "waits for nothing": (
-        lambda s, at, w: s.client.zadd(s.keys[f"blocked:{digest('b')}"], {at: 1}),
+        lambda s, at, w: s.client.zadd(s.keys[waits_in("a", "bee")], {at: 1}),
         "blocked:.* holds .* wrongly",
     ),
+    "a limit with which nobody compares": (
+        lambda s, at, w: s.client.zadd(s.keys[f"blocked:{digest('a')}"], {"9|x": 9}),
+        "blocked:.* holds 9.x: nobody waits",
+    ),
+    "a group of nobody": (
+        lambda s, at, w: s.client.zadd(s.keys[waits_in("a", "bee").rpartition("|")[0]], {"cat": 1}),
+        "blocked:.* holds cat: nothing waits",
+    ),
+    "a group that is not there": (
+        lambda s, at, w: s.client.delete(s.keys[waits_in("a", "bee").rpartition("|")[0]]),
+        "has not .* at its head",
+    ),
+    "turns of nobody": (lambda s, at, w: s.client.zadd(s.keys["turns:other"], {"x": 1}), "turns:other is kept"),
     "not parked": (lambda s, at, w: s.client.hdel(s.keys["parked"], w), "stands nowhere"),
     "parked and empty": (
         lambda s, at, w: s.client.hset(s.keys["parked"], "q:x|y|@z", digest("a")),

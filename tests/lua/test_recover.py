@@ -24,7 +24,7 @@ def test_c010_what_has_ended_is_never_recovered(shard: Shard) -> None:
     for _ in range(3):
         moved = shard.store.partition_recover()
         assert (moved.pending, moved.dead) == (0, 0)
-    before["policy"][b"clock"] = str(shard.now_ms).encode()
+    before["marks"][b"clock"] = str(shard.now_ms).encode()
     assert shard.snapshot() == before
 
 

@@ -12,10 +12,11 @@ import pytest
 
 from queueapp.errors import SchemaMismatch
 from queueapp.store import scripts
-from queueapp.store.records import Returned, ScopeLimits
+from queueapp.store.records import PoolConf, Rate, Returned, ScopeLimits
 from tests.lua.harness import LEASE_MS, Shard, completed, failed
 
 Act = Callable[[], Any]
+LEADERS = {"admit", "dispatch", "flush_policy", "mirror"}
 
 
 def scene(shard: Shard, name: str) -> Act:
@@ -30,6 +31,16 @@ def scene(shard: Shard, name: str) -> Act:
     keep = {"result_ttl_ms": 0, "result_max": 0, "dead_ttl_ms": 9_000_000, "dead_max": 1}
     lost_ms = LEASE_MS if name in ("partition_recover", "trim") else 0
     shard.now_ms += lost_ms
+    if name in LEADERS:
+        term = shard.schedule()
+        shard.add(*(shard.job(tenant) for tenant in "ab" for _ in range(2)))
+        entries = [(entry.entry, entry.id, None) for entry in store.read_ingress(term.nonce)]
+    if name == "rerank":
+        store.configure(1, pool=PoolConf(policy="fifo"))
+    if name == "backlog_promote":
+        store.configure(2, scopes=[ScopeLimits(tenant="p", rate=Rate(rate=1, period_ms=1_000))])
+        store.enqueue([shard.job("p", parks=True) for _ in range(3)])
+        shard.now_ms += 1_500
     acts: dict[str, Act] = {
         "enqueue": lambda: store.enqueue([job]),
         "check_and_lease": lambda: [
@@ -53,6 +64,7 @@ def scene(shard: Shard, name: str) -> Act:
         "partition_requeue": lambda: store.partition_requeue([Returned(id=one.id, attempts=1)]),
         "partition_recover": lambda: [store.partition_recover() is not None],
         "promote_due": lambda: [store.promote_due() is not None],
+        "backlog_promote": lambda: [store.backlog_promote(7) is not None],
         "cancel": lambda: [len(store.cancel([waiting]))],
         "move_to_dlq": lambda: [len(store.move_to_dlq([waiting], "why"))],
         "retry_from_dlq": lambda: [len(store.retry_from_dlq([four.id]))],
@@ -69,6 +81,11 @@ def scene(shard: Shard, name: str) -> Act:
         "explain": lambda: store.explain(waiting, live_ms=1_000, most=10, walked=10, looks=100),
         "browse": lambda: store.browse("dead", count=5, tenant="a"),
         "verify": store.verify,
+        "admit": lambda: [store.admit(term, entries) is not None],
+        "dispatch": lambda: [store.dispatch(term, 5, 6) is not None],
+        "flush_policy": lambda: store.flush_policy(term, 3, b"what it knows"),
+        "mirror": lambda: store.mirror(),
+        "rerank": lambda: [store.rerank() is not None],
     }
     return acts[name]
 

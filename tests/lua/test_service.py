@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from queueapp.policies.registry import POLICIES
 from queueapp.store.records import PoolConf, Returned, ScopeLimits
-from tests.lua.harness import LEASE_MS, Shard, completed, failed
+from tests.lua.harness import LEASE_MS, Shard, completed, counting_commands, failed
 
 DIRECT = sorted({"fifo", "priority", "edf", "wfq", "aging", "tiered", "ring"} & set(POLICIES))
 MINUTE_MS = 60_000
 
 
 def served(shard: Shard, minute: int = 0) -> dict[str, list[float]]:
-    """Tenant → units, jobs, largest, corrections; `|` → units, jobs, most in flight. `minute`: from now on."""
+    """Tenant → units, jobs, largest, corrections, and where there are any jobs and largest for a minimum, ms of entry;
+    `|` → units, jobs, most in flight. `minute`: from now on."""
     number = shard.now_ms // MINUTE_MS + minute
     stored: Any = shard.client.hgetall(shard.keys[f"served:{number}"])
-    return {name.decode(): [float(part) for part in packed.split(b"|")] for name, packed in stored.items()}
+    return {name.decode(): [float(part or 0) for part in packed.split(b"|")] for name, packed in stored.items()}
 
 
 @pytest.mark.parametrize("policy", DIRECT)
@@ -119,6 +119,22 @@ def test_a_repeat_counts_nothing_twice(shard: Shard) -> None:
     assert before["acme"][:2] == [74, 3]
 
 
+@pytest.mark.parametrize("policy", DIRECT)
+def test_what_a_minimum_gives_is_counted_apart(shard: Shard, policy: str) -> None:
+    """In units and jobs as all, in the largest and the corrections of turns not: it moves none."""
+    shard.store.configure(1, pool=PoolConf(policy=policy), scopes=[ScopeLimits(tenant="acme", min_share=2)])
+    shard.add(*(shard.job() for _ in range(4)))
+    first, second, turn = shard.lease(3)
+    assert served(shard)["acme"] == [150, 3, 50, 0, 2, 50, 0]
+    shard.now_ms += 500
+    shard.store.complete([completed(first, 90)])
+    shard.store.partition_requeue([Returned(id=second.id, attempts=1)])
+    assert served(shard)["acme"][:6] == [140, 2, 50, 0, 1, 90]
+    shard.store.complete([completed(turn, 70)])
+    assert served(shard)["acme"][:6] == [160, 2, 70, 1, 1, 90]
+    assert served(shard)["|"][:2] == [160, 2]
+
+
 def test_the_pool_counts_most_in_flight(shard: Shard) -> None:
     shard.add(*(shard.job(cost=1) for _ in range(6)))
     first = shard.lease(1)
@@ -149,23 +165,10 @@ def test_peek_and_enqueue_count_nothing(shard: Shard) -> None:
 def test_it_costs_three_commands_a_call(shard: Shard, jobs: int) -> None:
     """However many jobs and tenants: also for the call that begins a minute, and for one that ends jobs."""
     shard.add(*(shard.job(f"t{number}") for number in range(2 * jobs)))
-    count = watched(shard, lambda: shard.lease(jobs))
+    count = counting_commands(shard, lambda: shard.lease(jobs))
     assert 0 < count <= 3
     held = shard.lease(jobs, worker="w2")
-    assert 0 < watched(shard, lambda: shard.store.complete([completed(job, 300) for job in held])) <= 3
-
-
-def watched(shard: Shard, call: Callable[[], object]) -> int:
-    """How many commands the server ran during a call for the counting of service."""
-    mine, count = shard.keys.prefix, 0
-    with shard.client.monitor() as monitor:
-        call()
-        shard.client.echo("enough")
-        for event in monitor.listen():
-            if event["command"].startswith("ECHO"):
-                return count
-            count += f"{mine}served:" in event["command"] or event["command"] == f"ZCARD {mine}active"
-    raise AssertionError
+    assert 0 < counting_commands(shard, lambda: shard.store.complete([completed(job, 300) for job in held])) <= 3
 
 
 @pytest.mark.dirty_store

@@ -106,6 +106,6 @@ def test_c049_helper_keys_go_with_their_last_user(shard: Shard) -> None:
     while shard.store.trim(**KEEP, tenants=0):
         pass
     kinds = {key for key in shard.snapshot() if not key.startswith(("idem:", "worker:", "served:"))}  # expire
-    assert kinds <= {"policy", "conf", "counts", "stats", "tasks", "names", "est", "workers", "wake"}
+    assert kinds <= {"policy", "marks", "conf", "counts", "stats", "tasks", "names", "est", "workers", "wake"}
     fields = set(shard.snapshot()["policy"]) - {b"V:last"}
-    assert fields <= {b"V", b"seq", b"clock"}
+    assert fields <= {b"V"}

@@ -114,9 +114,12 @@ class Ledger:
         return sum(key.digest == digest for job in self.of(State.ACTIVE) for key in job.new.keys)
 
     def check_keys(self) -> None:
-        """No key has more jobs running than its limit."""
+        """No key has more jobs running than the highest limit that one of them gives it."""
+        limits: dict[str, int] = {}
         for job in self.of(State.ACTIVE):
-            assert all(self.holders(key.digest) <= key.limit for key in job.new.keys)
+            for key in job.new.keys:
+                limits[key.digest] = max(key.limit, limits.get(key.digest, 0))
+        assert all(self.holders(name) <= limit for name, limit in limits.items())
 
     def _lets(self, tenant: str, lane: str) -> bool:
         scope = self.scopes.get((tenant, lane))
@@ -153,6 +156,7 @@ class Ledger:
         assert job.state is State.PENDING, f"{leased.id} was leased although it is {job.state}"
         assert not job.expires_ms or job.expires_ms > now, f"{leased.id} was leased although it has expired"
         assert self.room(job.new.tenant, job.new.lane), f"{leased.id} was leased above a ceiling or in a pause"
+        assert all(self.holders(key.digest) < key.limit for key in job.new.keys), f"{leased.id} has a full key"
         job.state, job.worker, job.begun = State.ACTIVE, worker, begun or job.suspect
         job.attempts += 1
         job.deadline_ms = now + lease_ms

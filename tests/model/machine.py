@@ -104,17 +104,26 @@ class Machine(RuleBasedStateMachine):
         assert stats.get("completed", 0) == self.ledger.completed
         self.client.unlink(*self.client.keys(f"{self.keys.prefix}*"))
 
+    def in_line(self, name: str) -> str:
+        return self.keys.in_line(name, self.reads.queues.generations().number)
+
+    def changes(self) -> bool:
+        """Jobs still stand in the order of an earlier policy: whether they may run is seen when they have moved."""
+        return self.reads.queues.generations().earlier is not None
+
     # -- parts --------------------------------------------------------------------------------------------------
 
     def _indices(self) -> Iterator[tuple[str, str]]:
         """(id, state) by the index in which it stands; an id in two of them fails."""
-        sets = {f"{q}:{tenant}|{lane}": "pending" for q in ("q", "qc") for tenant in TENANTS for lane in LANES}
-        sets |= {"scheduled": "scheduled", "active": "active", "dead": "dead", "ended": "ended"}
-        sub_lanes: Any = self.client.zrange(self.keys["sublanes"], 0, -1)
-        sets |= {name.decode(): "pending" for name in sub_lanes}
+        queues = [f"{q}:{tenant}|{lane}" for q in ("q", "qc") for tenant in TENANTS for lane in LANES]
+        sets = {self.keys[name]: name for name in ("scheduled", "active", "dead", "ended")}
+        for _, number, _ in self.reads.queues.generations().every():
+            sub_lanes: Any = self.client.zrange(self.keys.in_line("sublanes", number), 0, -1)
+            names = [*queues, *(name.decode() for name in sub_lanes)]
+            sets |= {self.keys.in_line(name, number): "pending" for name in names}
         pipeline = self.client.pipeline(transaction=False)
         for name in sets:
-            pipeline.zrange(self.keys[name], 0, -1)
+            pipeline.zrange(name, 0, -1)
         seen: set[str] = set()
         for members, state in zip(pipeline.execute(), sets.values(), strict=True):
             jobs = {member.decode()[-ID_LENGTH:] for member in members if b"@" not in member}  # "@": a sub-lane
@@ -155,13 +164,22 @@ class Machine(RuleBasedStateMachine):
         if len(answer.jobs) < want and not alone and not doubtful:
             assert answer.more or not self.ledger.surely_leasable(), "a job that could run was not leased"
         self._check_runnable(answer.runnable)
-        assert answer.next_due_ms == self.ledger.next_due_ms()
+        assert answer.next_due_ms == self._next_due_ms()
         assert answer.now_ms == self.ledger.now()
+
+    def _next_due_ms(self) -> int:
+        """What the ledger knows to become due, or the next look at a key with waiters, which the store alone knows."""
+        due = self.ledger.next_due_ms()
+        looks: Any = self.client.zrange(self.in_line("waitkeys"), 0, 0, withscores=True)
+        if not looks:
+            return due
+        look_ms = max(0, int(looks[0][1]) - self.ledger.now())
+        return look_ms if due < 0 else min(due, look_ms)
 
     def _check_runnable(self, told: bool) -> None:
         """Of a job with keys the store may believe too much, until it meets it, or too little, until the next sweep."""
         assert told or not self.ledger.surely_leasable()
-        assert not told or self.ledger.leasable() or self.ledger.keyed()
+        assert not told or self.ledger.leasable() or self.ledger.keyed() or self.changes()
 
     def _see_what_expired(self) -> None:
         """The pick drops expired jobs that it meets; which ones depends on the order, so the store is asked."""

@@ -9,25 +9,22 @@ A rule is a policy with its parameter: `fifo`, `edf:latest_start`, `aging:300`.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from queueapp.codec import digest
 from queueapp.policies.aging import Aging
 from queueapp.policies.edf import Edf
-from queueapp.policies.keyed import SWEEP_MS, Key, KeySet
+from queueapp.policies.keyed import SWEEP_MS
 from queueapp.policies.protocol import Candidate, Policy
 from queueapp.policies.registry import POLICIES
 from queueapp.policies.tree import Charge, Limits, Tree
-from queueapp.store.calls import packed_keys
 from queueapp.store.records import (
     Completed,
     Failed,
     KeyLimits,
-    KeyUse,
     LeasedJob,
     NewJob,
     PoolConf,
@@ -36,41 +33,10 @@ from queueapp.store.records import (
     Tier,
 )
 from queueapp.store.store import Store
+from tests.model.estimates import DEFAULT_COST, Estimates
+from tests.model.keysets import KEYS, key_set, key_use
 
 LONG_LEASE_MS = 10**9
-DEFAULT_COST = 50.0
-KEYS = ("a", "b", "c", "d")
-RUNS_KNOWN = 8
-"""A tenant's own estimate of a task counts from so many runs on."""
-
-
-@dataclass(slots=True)
-class Estimates:
-    """Learnt run times by task, and by task and tenant where they differ: averages in sixteenths of a millisecond."""
-
-    learnt: dict[str, int] = field(default_factory=dict)
-    own: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
-    """Average and number of runs, which counts no further than to that from which on the average is used."""
-
-    def cost(self, task: str, tenant: str) -> float:
-        average, runs = self.own.get((task, tenant), (0, 0))
-        if runs == RUNS_KNOWN:
-            return average / 16
-        return self.learnt[task] / 16 if task in self.learnt else DEFAULT_COST
-
-    def learn(self, task: str, tenant: str, run_ms: int) -> None:
-        seen, known = run_ms * 16, self.learnt.get(task)
-        if (task, tenant) in self.own:
-            average, runs = self.own[task, tenant]
-            runs = min(runs + 1, RUNS_KNOWN)
-            self.own[task, tenant] = (_moved(average, seen, runs), runs)
-        elif known is not None and max(seen, known, 16) >= 2 * max(min(seen, known), 16):
-            self.own[task, tenant] = (seen, 1)
-        self.learnt[task] = seen if known is None else _moved(known, seen, 8)
-
-
-def _moved(average: int, seen: int, factor: int) -> int:
-    return average + math.floor((seen - average) / factor + 0.5)
 
 
 @dataclass(slots=True)
@@ -86,22 +52,6 @@ START_MS = 1_800_000_000_000
 Wanted = tuple[str, str, float, int, Tier, str, int, int, int, tuple[tuple[str, int], ...]]
 """A job to enqueue: tenant, lane, cost, priority, tier, task, delay, deadline counted from `START_MS` on, expiry (times
 in ms, 0 = none), concurrency keys with the task's own limits."""
-
-
-def key_use(name: str, limit: int) -> KeyUse:
-    """The key `name`, which is its own pattern."""
-    return KeyUse(digest=digest(name), text=name, limit=limit, pattern=digest(name))
-
-
-def key_set(uses: Sequence[KeyUse]) -> KeySet | None:
-    """The same for the reference."""
-    if not uses:
-        return None
-    ordered = sorted(uses, key=lambda use: use.digest)
-    return KeySet(
-        id=packed_keys(uses).partition("\n")[0],
-        keys=tuple(Key(digest=use.digest, limit=use.limit, pattern=use.pattern) for use in ordered),
-    )
 
 
 def under(rule: str) -> tuple[Policy, PoolConf]:
@@ -127,10 +77,6 @@ class Clock:
         return self.now_ms
 
 
-class Crowded(Exception):
-    """More sub-lanes had to step aside than the store moves in one call: it passed their lane over."""
-
-
 class Pair:
     """One shard and one tree under `rule`."""
 
@@ -146,6 +92,9 @@ class Pair:
         self.expiries: dict[str, int] = {}
         self.dead: list[str] = []
         self.order: list[str] = []
+        self.keys: set[str] = set()
+        self.crowded = 0
+        """Calls that passed a lane over, because more sub-lanes had to step aside than in one call."""
         self._seq, self._numbers, self._calls, self._versions = (
             0,
             itertools.count(1),
@@ -179,6 +128,7 @@ class Pair:
                     keys=tuple(key_use(*key) for key in keys),
                 )
             )
+            self.keys |= {name for name, _ in keys}
         assert [one.outcome for one in self.store.enqueue(new)] == ["enqueued"] * len(new)
         with self._together():
             self._enqueued(new)
@@ -223,11 +173,11 @@ class Pair:
                 expected.append(charge)
         call = self.store.cycle if cycles else self.store.check_and_lease
         answer = call("worker", number, want=want, begin=0, lease_ms=lease_ms)
-        if answer.more:
-            raise Crowded
         got = [job.id for job in answer.jobs]
         assert got == [charge.id for charge in expected], f"after {len(self.order)} equal leases"
         assert swept or peeked == got
+        assert answer.more == (answer.runnable and self.tree.keyed.crowded)
+        self.crowded += answer.more
         assert answer.runnable == (self.tree.open and len(self.tree.root.walk) > 0)
         self.order += got
         self.flying += [Flight(job, charge) for job, charge in zip(answer.jobs, expected, strict=True)]
@@ -363,7 +313,7 @@ class Pair:
     def drain(self) -> None:
         """Lift every limit and lease what is left: whatever differs shows in the order."""
         self.configure_pool(None, paused=False)
-        for name in KEYS:
+        for name in sorted({*KEYS, *self.keys}):
             self.configure_key(name, None, clear=False)
         for tenant, lane in list(self.tree.configured()):
             weight = self.tree.limits(tenant, lane).weight
@@ -371,7 +321,8 @@ class Pair:
         while len(self.tree):
             before = len(self.order)
             self.lease(7)
-            if len(self.order) == before:  # a wake that was lost while a tenant was paused: the sweep repairs it
+            if len(self.order) == before and not self.tree.keyed.crowded:
+                # A wake that was lost while a tenant was paused: the sweep repairs it.
                 assert self.tree.keyed
                 self.clock.now_ms += SWEEP_MS
                 self.promote()

@@ -8,10 +8,10 @@ from typing import Any, cast
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from tests.model.keysets import key_use
 from tests.model.machine import LANES, TENANTS, WORKERS
-from tests.model.pair import key_use
 
-ONE, TWO = key_use("one", 1), key_use("two", 2)
+ONE, TWO, WIDE = key_use("one", 1), key_use("two", 2), key_use("one", 2)
 
 picks = st.lists(st.integers(0, 10**6), min_size=1, max_size=5)
 twice = st.booleans()
@@ -30,7 +30,7 @@ new_jobs = st.lists(
             "max_crashes": st.sampled_from([1, 2, 3, 3]),
             "idempotency": st.sampled_from(["", "", "", "k1", "k2"]),
             "fingerprint": st.sampled_from(["f", "f", "g"]),
-            "keys": st.sampled_from([(), (), (), (ONE,), (TWO,), (ONE, TWO)]),
+            "keys": st.sampled_from([(), (), (), (ONE,), (TWO,), (ONE, TWO), (WIDE,)]),
         }
     ),
     min_size=1,

@@ -8,7 +8,8 @@ back. After every step each job stands in exactly one index, the one the model s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import pytest
 import redis
@@ -16,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
-from queueapp.errors import Fenced, LeaseHeld, OldVersion, StaleCall
+from queueapp.errors import Fenced, LeaseHeld, OldVersion, PolicyBusy, StaleCall
 from queueapp.policies.registry import DIRECT
 from queueapp.states import State
 from queueapp.store.records import PoolConf, Returned, ScopeLimits
@@ -266,8 +267,35 @@ class StoreMachine(Machine):
 
     @rule(ceiling=st.sampled_from([None, None, None, 0, 3]), paused=st.sampled_from([False] * 4 + [True]), again=twice)
     def configure_pool(self, ceiling: int | None, paused: bool, again: bool) -> None:
-        self.ledger.pool = PoolConf(policy=self.ledger.pool.policy, max_in_flight=ceiling, paused=paused)
+        self.ledger.pool = replace(self.ledger.pool, max_in_flight=ceiling, paused=paused)
         self._configure(again, pool=self.ledger.pool)
+
+    @rule(
+        policy=st.sampled_from(sorted(DIRECT)),
+        by=st.sampled_from(["deadline", "latest_start"]),
+        step_ms=st.sampled_from([100, 60_000]),
+        again=twice,
+    )
+    def change_policy(self, policy: str, by: Literal["deadline", "latest_start"], step_ms: int, again: bool) -> None:
+        pool, armed = replace(self.ledger.pool, policy=policy, by=by, step_ms=step_ms), self.armed_known
+        try:
+            self._configure(again, pool=pool)
+        except PolicyBusy:  # the change before is not through
+            assert self.reads.configured().policy == self.ledger.pool.policy
+            self.ledger.now()
+            self.version, self.armed_known = self.version - 1, armed
+        else:
+            self.ledger.pool = pool
+
+    @rule(most=st.sampled_from([1, 3, 250]), again=twice)
+    def rerank(self, most: int, again: bool) -> None:
+        """A share of a change of policy: no job changes its state."""
+        for _ in range(1 + again):
+            self.armed_known = True
+            share = self.store.rerank(most)
+            self.ledger.now()
+            assert share.moved <= most
+            assert share.more or not self.changes()
 
     @often()
     def everything_opens(self) -> None:

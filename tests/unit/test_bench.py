@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import math
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from django.test.utils import override_settings
 
 from queueapp.bench.catalogue import EXPERIMENTS
 from queueapp.bench.command import BenchCommand
+from queueapp.bench.dispatching import WAYS, conf, dispatched
 from queueapp.bench.experiments import memory, walk
 from queueapp.bench.harness import Progress, Report, identity
 from queueapp.bench.server_cost import Meter
@@ -23,6 +26,7 @@ from queueapp.policies.registry import DIRECT
 from queueapp.store import connection, shards
 from queueapp.store.embedded import EmbeddedServer
 from queueapp.store.reads import Reads
+from queueapp.store.records import NewJob
 from queueapp.store.store import Store
 
 
@@ -170,3 +174,22 @@ def test_progress_off_a_terminal_says_little() -> None:
         progress.show(f"{number}")
     progress.say("done")
     assert out.getvalue() == "done\n"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_pool_of_a_benchmark_dispatches_as_it_is_told(redis_url: str, way: str) -> None:
+    store, reads, before = shards.store("bench"), shards.reads("bench"), threading.active_count()
+    new = [NewJob(id=f"{n:022d}", task="t", tenant=f"t{n // 4}", payload=b"{}", fingerprint="f") for n in range(8)]
+    leased: list[str] = []
+    with dispatched(["bench"], way):
+        assert reads.configured() == conf(way)
+        store.register("w1", {"slots": "8"}, 60_000)
+        store.enqueue(new)
+        end = time.monotonic() + 30
+        while len(leased) < 8 and time.monotonic() < end:
+            call = time.monotonic_ns()
+            leased += [job.id for job in store.check_and_lease("w1", call, want=8, begin=0, lease_ms=60_000).jobs]
+    ids = [job.id for job in new]
+    assert sorted(leased) == ids
+    assert (leased == ids) == (way == "none"), "the control arm alone takes them as they came"
+    assert threading.active_count() == before

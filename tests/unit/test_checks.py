@@ -76,15 +76,22 @@ def test_e153_cache_alias_is_no_alias() -> None:
 def test_e154_a_pools_policy_is_none() -> None:
     message = found(**ductor(POOLS={"emails": {"POLICY": "fifa"}, "reports": {"POLICY": "fifo"}}))["queueapp.E154"]
 
-    assert all(words in message for words in ("emails", "'fifa'", "edf, fifo, priority, ring, tiered"))
+    assert all(words in message for words in ("emails", "'fifa'", "drr, edf, fifo, lottery, priority, ring, tiered"))
 
 
 @pytest.mark.parametrize("policy", ["drr", "lottery"])
-def test_e154_a_planned_policy_is_refused_by_its_name(policy: str) -> None:
-    message = found(**ductor(POOLS={"emails": {"POLICY": policy}}))["queueapp.E154"]
+def test_e159_a_policy_of_python_needs_scheduled_dispatch(policy: str) -> None:
+    message = found(**ductor(POOLS={"emails": {"POLICY": policy}}))["queueapp.E159"]
 
-    assert f"{policy!r}, which is not there yet: it needs scheduled dispatch" in message
-    assert policy not in message.partition("A pool can have:")[2]
+    assert f"{policy!r}, which needs scheduled dispatch" in message
+    assert 'Add "DISPATCH": "scheduled"' in message
+    assert policy not in message.partition("or take one of")[2]
+
+
+def test_e160_a_policy_of_your_own_must_be_one() -> None:
+    message = found(**ductor(POLICIES={"mine": "math.pi"}))["queueapp.E160"]
+
+    assert "DUCTOR[\"POLICIES\"]['mine'] cannot run: float.name is missing" in message
 
 
 def test_e158_the_latest_start_needs_milliseconds() -> None:

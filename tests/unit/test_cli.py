@@ -110,6 +110,17 @@ def test_status_tells_the_policy_with_its_parameter(store: Store, conf: PoolConf
     assert (found["policy"], found["edf_by"], found["aging_step_ms"]) == (conf.policy, conf.by, conf.step_ms)
 
 
+def test_status_tells_what_waits_for_a_leader(store: Store) -> None:
+    assert "in ingress" not in ductor("status")
+    store.configure(1, pool=PoolConf(policy="lottery", dispatch="scheduled", window=7))
+    said = ductor("status")
+    assert " lottery, scheduled" in said
+    assert "default: 0 in ingress, 0 ready, window 7" in said
+    assert "default: No leader: nothing is dispatched." in said
+    [found] = json.loads(ductor("status", "default", "--json"))
+    assert (found["dispatch"], found["window"], found["ingress"], found["ready"]) == ("scheduled", 7, 0, 0)
+
+
 def test_status_tells_a_forgotten_tenant(store: Store) -> None:
     add(store, 120, tenant="default")
     assert "Nearly all of this work belongs to the tenant 'default'" in ductor("status")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from enum import Enum, IntEnum
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +26,21 @@ def charge(customer_id: Any, region: str = "eu", *, tags: Any = None) -> None: .
 
 
 def secret(token: str, card: Any, tenant_name: str = "x") -> None: ...
+
+
+class Colour(str, Enum):  # noqa: UP042 - unlike StrEnum, str() names its member
+    RED = "red"
+
+
+class Size(IntEnum):
+    LARGE = 3
+
+
+class Kind(Enum):
+    ONE = 1
+
+
+def paint(colour: Any = Colour.RED, size: Any = Size.LARGE, kind: Any = Kind.ONE) -> None: ...
 
 
 def with_context(context: Any, customer_id: int) -> None: ...
@@ -183,7 +199,11 @@ class TestFillingIn:
     @pytest.mark.parametrize(
         ("value", "text"),
         [
-            (True, "True"),
+            (True, "true"),
+            (1.0, "1"),
+            (2**53 + 1, "9007199254740993"),
+            (Colour.RED, "red"),
+            (Size.LARGE, "3"),
             (-5, "-5"),
             (1.5, "1.5"),
             ("{region}", "{region}"),
@@ -191,23 +211,32 @@ class TestFillingIn:
             (b"bytes are text", "bytes are text"),
         ],
     )
-    def test_values_stand_as_str_spells_them(self, value: Any, text: str) -> None:
+    def test_values_stand_as_json_has_them(self, value: Any, text: str) -> None:
         assert texts(task(concurrency=Key("{customer_id}", 1))(charge), value) == {text}
 
     @pytest.mark.parametrize(
-        "value",
+        ("value", "text"),
         [
-            UUID(int=7),
-            Decimal("1.50"),
-            date(2030, 1, 31),
-            time(9, 30),
-            datetime(2030, 1, 31, tzinfo=UTC),
+            (UUID(int=7), "00000000-0000-0000-0000-000000000007"),
+            (Decimal("1.50"), "1.5"),
+            (Decimal("1.00"), "1"),
+            (date(2030, 1, 31), "2030-01-31"),
+            (time(9, 30), "09:30:00"),
+            (datetime(2030, 1, 31, tzinfo=UTC), "2030-01-31T00:00:00+00:00"),
+            (datetime(2030, 1, 31, 1, tzinfo=timezone(timedelta(hours=1))), "2030-01-31T00:00:00+00:00"),
         ],
         ids=lambda value: type(value).__name__,
     )
-    def test_values_of_typed_tasks(self, value: Any) -> None:
+    def test_values_of_typed_tasks(self, value: Any, text: str) -> None:
+        """As whoever has JSON only would write them: the same key over REST."""
         made = task(concurrency=Key("{customer_id}", 1), typed=True)(charge)
-        assert texts(made, value) == {str(value)}
+        assert texts(made, value) == texts(made, text) == {text}
+
+    def test_defaults_are_spelt_as_arguments_are(self) -> None:
+        made = task(concurrency=Key("{colour}/{size}", 1))(paint)
+        assert texts(made) == texts(made, "red", 3.0) == texts(made, Colour.RED, size=Size.LARGE) == {"red/3"}
+        with pytest.raises(InvalidOption, match=r"field 'kind' is of the type Kind, whose value is to be the default"):
+            keys_of(task(concurrency=Key("{kind}", 1))(paint))
 
     @pytest.mark.parametrize("value", [None, [7], {"id": 7}, (7,)], ids=repr)
     def test_what_is_no_single_value_is_refused_and_says_what_to_do(self, value: Any) -> None:

@@ -271,22 +271,24 @@ def test_what_is_left_of_a_debt_lapses_also_where_the_sweep_has_not_come_yet() -
 # -- weights, lanes, settlement ----------------------------------------------------------------------------------
 
 
-def test_a_new_weight_acts_on_what_is_queued_and_on_the_turn_that_runs() -> None:
+def in_the_midst_of_its_turn(tenant: str) -> Tree:
+    """A heavy tenant that has had the first five jobs of a long turn; `bee` waits."""
     tree = Tree(Drr(quantum=10))
-    tree.configure("ant", "", Limits(weight=100))
-    pushed(tree, "ant", 400)
+    tree.configure(tenant, "", Limits(weight=100))
+    pushed(tree, tenant, 400)
     pushed(tree, "bee", 400)
-    assert turns(tree, 5) == ["ant"] * 5
+    assert turns(tree, 5) == [tenant] * 5
+    return tree
+
+
+def test_a_new_weight_acts_on_what_is_queued_and_on_the_turn_that_runs() -> None:
+    tree = in_the_midst_of_its_turn("ant")
     tree.configure("ant", "", Limits(weight=0.2))
     assert turns(tree, 24) == [*["ant"] * 2, *["bee"] * 10, *["ant"] * 2, *["bee"] * 10]
 
 
 def test_a_weight_lowered_during_a_pause_cuts_the_turn_too() -> None:
-    tree = Tree(Drr(quantum=10))
-    tree.configure("ant", "", Limits(weight=100))
-    pushed(tree, "ant", 400)
-    pushed(tree, "bee", 400)
-    assert turns(tree, 5) == ["ant"] * 5
+    tree = in_the_midst_of_its_turn("ant")
     tree.configure("ant", "", Limits(weight=100, paused=True))
     tree.configure("ant", "", Limits(weight=0.2, paused=True))
     tree.configure("ant", "", Limits(weight=0.2))

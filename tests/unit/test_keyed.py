@@ -1,175 +1,22 @@
-"""Concurrency keys in the reference: never over a limit, nothing waits for a slot that is free, nobody else is held up.
-
-`Crowd` plays the traffic for which the rules were made: six sub-lanes over random sets of one to three of four keys,
-with arrivals, leases, ends and cancels in any order. The sweep is off, so that a wake that is lost is seen.
-"""
+"""Concurrency keys in the reference: all or none, nobody else held up, offers that go on, limits that change."""
 
 from __future__ import annotations
 
-import itertools
-import random
-from collections import Counter
-from unittest.mock import patch
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from queueapp.policies.keyed import MOVED_PER_WAKE, SWEEP_MS, Key, Keyed, KeySet, SubLane
+from queueapp.policies.keyed import FULL_MS, MOVED_PER_WAKE, SWEEP_MS, KeySet
 from queueapp.policies.protocol import Candidate
 from queueapp.policies.registry import POLICIES
 from queueapp.policies.tree import Limits, Tree
+from queueapp.policies.waiting import Key
 
-POLICY_NAMES = ("fifo", "tiered", "ring", "wfq")
-every_policy = pytest.mark.parametrize("policy", POLICY_NAMES)
-PARKS_PER_PICK = 16
+every_policy = pytest.mark.parametrize("policy", ["fifo", "tiered", "ring", "wfq"])
 
 
 def keys(*names: str, limit: int = 1) -> KeySet:
     return KeySet(
         id="+".join(names), keys=tuple(Key(digest=name, limit=limit, pattern=f"p{name}") for name in sorted(names))
     )
-
-
-class Crowd:
-    """A tree under random traffic; every change is followed by a look at what must always hold."""
-
-    def __init__(self, policy: str, seed: int, *, sets: int = 6, names: str = "abcd") -> None:
-        self.chance = random.Random(seed)
-        self.tree = Tree(POLICIES[policy]())
-        self.limit = {name: self.chance.choice([1, 1, 2, 3]) for name in names}
-        self.places = []
-        for number in range(sets):
-            chosen = sorted(self.chance.sample(names, self.chance.randint(1, 3)))
-            of = KeySet(
-                id=f"{number}", keys=tuple(Key(digest=name, limit=self.limit[name], pattern=name) for name in chosen)
-            )
-            self.places.append((f"t{self.chance.randint(1, 3)}", self.chance.choice(["main", "other"]), of))
-        self.seq = itertools.count(1)
-        self.waiting: dict[str, Candidate] = {}
-        self.running: list[Candidate] = []
-        self.parks = self.most_parks = 0
-
-    def step(self) -> None:
-        match self.chance.choice(["arrive", "arrive", "lease", "lease", "end", "end", "cancel"]):
-            case "arrive":
-                self.arrive()
-            case "lease":
-                self.lease()
-            case "end" if self.running:
-                self.end()
-            case "cancel" if self.waiting:
-                self.cancel()
-        self.look()
-
-    def arrive(self, keyless: float = 0.1) -> None:
-        tenant, lane, of = self.chance.choice(self.places)
-        seq = next(self.seq)
-        tier = self.chance.choice(["start", "continue"])
-        bare = self.chance.random() < keyless
-        job = Candidate(id=f"{seq:06d}", tenant=tenant, lane=lane, seq=seq, tier=tier, keys=None if bare else of)  # type: ignore[arg-type]
-        self.waiting[job.id] = job
-        self.tree.push(job)
-
-    def lease(self) -> bool:
-        step_aside = Keyed.step_aside
-        self.parks = 0
-
-        def counted(keyed: Keyed, sub: SubLane) -> None:
-            self.parks += 1
-            step_aside(keyed, sub)
-
-        with patch.object(Keyed, "step_aside", counted):
-            charge = self.tree.pick()
-        self.most_parks = max(self.most_parks, self.parks)
-        if charge is None:
-            assert not [job for job in self.waiting.values() if self.fits(job.keys)], "a job that fits is held up"
-            return False
-        self.running.append(self.waiting.pop(charge.id))
-        return True
-
-    def end(self) -> None:
-        job = self.running.pop(self.chance.randrange(len(self.running)))
-        if self.chance.random() < 0.2:  # it comes back
-            self.waiting[job.id] = job
-            with self.tree.together():
-                self.tree.push(job)
-                self.tree.release(job.id)
-        else:
-            self.tree.release(job.id)
-
-    def cancel(self) -> None:
-        job_id = self.chance.choice(sorted(self.waiting))
-        del self.waiting[job_id]
-        assert self.tree.remove(job_id) is not None
-
-    def fits(self, of: KeySet | None) -> bool:
-        used = Counter(key.digest for job in self.running if job.keys for key in job.keys.keys)
-        return of is None or all(used[key.digest] < self.limit[key.digest] for key in of.keys)
-
-    def look(self) -> None:
-        keyed = self.tree.keyed
-        used = Counter(key.digest for job in self.running if job.keys for key in job.keys.keys)
-        for name, limit in self.limit.items():
-            assert keyed.used(name) == used[name] <= limit
-        standing: set[str] = set()
-        subs = list(keyed.sub_lanes())
-        assert sum(len(sub.jobs) for sub in subs) == sum(job.keys is not None for job in self.waiting.values())
-        for sub in subs:
-            queue = self.tree.queue_of(sub.tenant, sub.lane, continued=sub.continued)
-            self.tree.refresh(sub.tenant, sub.lane)  # queue_of may have made a lane
-            head = sub.jobs.first()
-            assert head is not None
-            pointer = queue.score("@" + sub.name)
-            waits_at = [name for name in self.limit if sub in keyed.waiters(name)]
-            assert waits_at == ([sub.parked] if sub.parked is not None else [])
-            assert pointer == (head[0] if sub.parked is None else None)
-            if sub.parked is None:
-                standing |= {key.digest for key in sub.keys}
-        assert set(keyed.waited_for()) == {sub.parked for sub in subs if sub.parked is not None}
-        for name in self.limit:
-            ranks = [sub.jobs.first() for sub in keyed.waiters(name)]
-            assert ranks == sorted(ranks, key=lambda head: head[0] if head is not None else 0)
-        for sub in subs:
-            if sub.parked is not None and keyed.full(sub) is None:
-                assert sub.parked in standing, f"{sub.name} waits for {sub.parked}, which is free and offered to nobody"
-
-    def finish(self) -> None:
-        """No more arrivals: everything runs."""
-        while self.waiting:
-            if not self.lease():
-                assert self.running
-                self.end()
-            self.look()
-        while self.running:
-            self.tree.release(self.running.pop().id)
-        assert not self.tree.keyed
-        assert not self.tree.root.walk
-
-
-@every_policy
-@given(seed=st.integers(0, 2**32))
-@settings(deadline=None, max_examples=40)
-def test_no_wake_is_lost_and_no_limit_is_passed(policy: str, seed: int) -> None:
-    crowd = Crowd(policy, seed)
-    for _ in range(150):
-        crowd.step()
-    crowd.finish()
-    assert crowd.most_parks <= PARKS_PER_PICK
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(3600)
-@every_policy
-def test_no_wake_is_lost_for_long(policy: str) -> None:
-    most = 0
-    for seed in range(100):
-        crowd = Crowd(policy, seed)
-        for _ in range(2000):
-            crowd.step()
-        crowd.finish()
-        most = max(most, crowd.most_parks)
-    assert most <= PARKS_PER_PICK
 
 
 def drained(tree: Tree, run: int) -> list[str]:
@@ -182,6 +29,16 @@ def drained(tree: Tree, run: int) -> list[str]:
             flying.append(charge.id)
         tree.release(flying.pop(0))
     return order
+
+
+def one_runs_two_wait() -> Tree:
+    """Job 1 of ant has the key, 2 of bee and 3 of cat wait for it."""
+    tree = Tree(POLICIES["fifo"]())
+    tree.push(Candidate(id="1", tenant="ant", seq=1, keys=keys("a")))
+    assert tree.pick() is not None
+    tree.push(Candidate(id="2", tenant="bee", seq=2, keys=keys("a")))
+    tree.push(Candidate(id="3", tenant="cat", seq=3, keys=keys("a")))
+    return tree
 
 
 @every_policy
@@ -236,11 +93,7 @@ def test_a_waiter_whose_other_key_is_full_waits_for_that_one() -> None:
 
 def test_an_offer_that_is_not_taken_goes_to_the_next() -> None:
     """The sub-lane that was woken is cancelled: the one behind it is woken in its place."""
-    tree = Tree(POLICIES["fifo"]())
-    tree.push(Candidate(id="1", tenant="ant", seq=1, keys=keys("a")))
-    assert tree.pick() is not None
-    tree.push(Candidate(id="2", tenant="bee", seq=2, keys=keys("a")))
-    tree.push(Candidate(id="3", tenant="cat", seq=3, keys=keys("a")))
+    tree = one_runs_two_wait()
     tree.release("1")
     assert [sub.tenant for sub in tree.keyed.waiters("a")] == ["cat"]
     tree.remove("2")
@@ -248,11 +101,7 @@ def test_an_offer_that_is_not_taken_goes_to_the_next() -> None:
 
 
 def test_a_waiter_that_may_not_run_lets_the_next_one_pass() -> None:
-    tree = Tree(POLICIES["fifo"]())
-    tree.push(Candidate(id="1", tenant="ant", seq=1, keys=keys("a")))
-    assert tree.pick() is not None
-    tree.push(Candidate(id="2", tenant="bee", seq=2, keys=keys("a")))
-    tree.push(Candidate(id="3", tenant="cat", seq=3, keys=keys("a")))
+    tree = one_runs_two_wait()
     tree.configure("bee", "", Limits(paused=True))
     tree.release("1")
     third = tree.pick()
@@ -305,11 +154,7 @@ def test_a_limit_that_is_lowered_waits_for_those_that_run(limit: int) -> None:
 
 def test_a_wake_that_was_lost_is_repaired_within_a_second() -> None:
     """The sub-lane that was woken is paused before it runs: nobody else knows of the free slot until the sweep."""
-    tree = Tree(POLICIES["fifo"]())
-    tree.push(Candidate(id="1", tenant="ant", seq=1, keys=keys("a")))
-    assert tree.pick() is not None
-    tree.push(Candidate(id="2", tenant="bee", seq=2, keys=keys("a")))
-    tree.push(Candidate(id="3", tenant="cat", seq=3, keys=keys("a")))
+    tree = one_runs_two_wait()
     tree.release("1")
     tree.configure("bee", "", Limits(paused=True))
     assert tree.pick() is None
@@ -338,3 +183,57 @@ def test_two_tasks_may_give_one_key_two_limits() -> None:
     fourth = tree.pick()
     assert fourth is not None
     assert fourth.id == "4"
+
+
+def test_one_that_fits_is_found_behind_any_number_that_do_not() -> None:
+    tree = Tree(POLICIES["fifo"]())
+    wide = KeySet(id="wide", keys=(Key(digest="a", limit=3),))
+    for seq in (1, 2, 3):
+        tree.push(Candidate(id=str(seq), tenant="ant", seq=seq, keys=wide))
+    assert len(list(iter(tree.pick, None))) == 3
+    for seq in range(4, 104):
+        tree.push(Candidate(id=str(seq), tenant=f"t{seq}", seq=seq, keys=keys("a", limit=1)))
+    tree.push(Candidate(id="last", tenant="bee", seq=104, keys=wide))
+    tree.release("1")
+    last = tree.pick()
+    assert last is not None
+    assert last.id == "last"
+    assert tree.pick() is None
+
+
+@pytest.mark.parametrize("policy", ["tiered", "ring"])
+def test_tenants_that_share_a_key_take_turns(policy: str) -> None:
+    tree = Tree(POLICIES[policy]())
+    for seq in range(1, 31):
+        tree.push(Candidate(id=f"b{seq}", tenant="big", seq=seq, cost=1, priority=9, keys=keys("a")))
+    first = tree.pick()
+    assert first is not None
+    for seq in range(31, 41):
+        tree.push(Candidate(id=f"s{seq}", tenant="small", seq=seq, cost=1, keys=keys("a")))
+    tree.release(first.id)
+    assert "".join(job_id[0] for job_id in drained(tree, 1)) == "sb" * 10 + "b" * 19
+
+
+def test_turns_at_a_key_go_by_charge_and_weight() -> None:
+    tree = Tree(POLICIES["tiered"]())
+    tree.configure("heavy", "", Limits(weight=3))
+    for seq in range(1, 61):
+        tree.push(Candidate(id=f"h{seq}", tenant="heavy", seq=seq, cost=2, keys=keys("a")))
+        tree.push(Candidate(id=f"l{seq}", tenant="light", seq=100 + seq, cost=1, keys=keys("a")))
+    order = "".join(job_id[0] for job_id in drained(tree, 2))[:50]
+    assert abs(order.count("h") - 30) <= 1
+
+
+def test_a_full_key_is_looked_at_ever_more_seldom() -> None:
+    tree = one_runs_two_wait()
+    looks = 0
+    for _ in range(600):
+        tree.keyed.now_ms += 1_000
+        looks += tree.keyed.sweep()
+        tree.flush()
+    assert FULL_MS == 30_000
+    assert looks == 4, "at 30, 90, 210 and 450 s"
+    tree.release("1")
+    tree.configure("bee", "", Limits(paused=True))
+    tree.keyed.now_ms += SWEEP_MS
+    assert tree.keyed.sweep(), "a slot may be free that nobody was told of"

@@ -13,7 +13,6 @@ from django.core.management import call_command
 from django.db import IntegrityError, transaction
 from django.test import override_settings
 
-from queueapp import validators
 from queueapp.models import KeyLimit, Pool, Tenant, TenantLimits, pools
 from queueapp.policies import registry
 from queueapp.store.keys import pool_code
@@ -84,17 +83,18 @@ def test_a_ceiling_is_empty_or_at_least_zero(ceiling: int | None, taken: bool) -
 
 @pytest.mark.parametrize("policy", Pool.Policy.values)
 def test_every_policy_of_the_list_is_taken(policy: str) -> None:
-    pool = Pool(name="mail", policy=policy)
+    pool = Pool(name="mail", policy=policy, dispatch="direct" if policy in registry.DIRECT else "scheduled")
     pool.full_clean()
     pool.save()
 
 
-@pytest.mark.parametrize("policy", sorted(validators.PLANNED_POLICIES))
-def test_a_planned_policy_is_refused_by_its_name(policy: str) -> None:
+@pytest.mark.parametrize("policy", sorted(registry.PYTHON))
+def test_a_policy_of_python_needs_scheduled_dispatch(policy: str) -> None:
     said = messages(Pool(name="E Mail", policy=policy))
-    assert said["policy"] == [f"policy “{policy}” is not there yet: it needs scheduled dispatch. Choose another one."]
+    [words] = said["dispatch"]
+    assert f"dispatch “direct” has no policy “{policy}”" in words
+    assert "Set dispatch to “scheduled”" in words
     assert "name" in said, "the other faults are told, too"
-    assert policy not in Pool.Policy.values
     with pytest.raises(IntegrityError), transaction.atomic():
         Pool(name="mail", policy=policy).save()
 
@@ -148,8 +148,8 @@ def test_what_edf_goes_by_is_one_of_two() -> None:
 
 def test_the_list_and_the_constraint_name_the_same_policies() -> None:
     [named] = [each for each in Pool._meta.constraints if each.name == "queueapp_pool_policy"]
-    assert set(Pool.Policy.values) == set(registry.POLICIES) - validators.PLANNED_POLICIES
-    assert str(sorted(Pool.Policy.values)) == str(sorted(named.condition.children[0][1]))  # type: ignore[attr-defined]
+    assert set(Pool.Policy.values) == set(registry.POLICIES)
+    assert sorted(registry.DIRECT) == sorted(named.condition.children[0][1])  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from time import monotonic
+from typing import Any, cast
 
 import pytest
 
@@ -101,7 +102,7 @@ class Common:
 
 def test_a_scheduler_neither_leads_nor_does_its_duties_while_the_namespace_is_foreign(ownership: Said) -> None:
     store, common = Duties(), Common()
-    scheduler = Scheduler("me", lambda: ["a"], lambda pool: store, [common], ownership=ownership)
+    scheduler = Scheduler("me", lambda: ["a"], lambda pool: cast(Any, store), [common], ownership=ownership)
     thread = threading.Thread(target=scheduler.run, daemon=True)
     thread.start()
     store.wait(lambda: store.promoted >= 6 and bool(store.nonce))

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from queueapp.models import Pool
 from queueapp.policies.node import TAGS_DROPPED_PER_LIFT, Node, Pointers
 from queueapp.policies.protocol import Candidate, Policy
-from queueapp.policies.registry import DIRECT, POLICIES
+from queueapp.policies.registry import DIRECT, POLICIES, PYTHON
 from queueapp.policies.tree import Limits, Tree
-from queueapp.validators import PLANNED_POLICIES
 from tests.model.traffic import LANES, TENANTS, Event, busy, replay, traffic
 
 every_policy = pytest.mark.parametrize("policy", [POLICIES[name]() for name in sorted(POLICIES)], ids=sorted(POLICIES))
@@ -24,8 +23,9 @@ every_policy = pytest.mark.parametrize("policy", [POLICIES[name]() for name in s
 
 def test_each_policy_has_the_name_that_a_pool_can_choose() -> None:
     assert {name: cls().name for name, cls in POLICIES.items()} == {name: name for name in POLICIES}
-    assert set(Pool.Policy.values) == DIRECT
-    assert set(POLICIES) == DIRECT | PLANNED_POLICIES
+    assert set(Pool.Policy.values) == set(POLICIES)
+    assert set(POLICIES) == DIRECT | PYTHON
+    assert not DIRECT & PYTHON
 
 
 # -- every policy ------------------------------------------------------------------------------------------------

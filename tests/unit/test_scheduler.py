@@ -6,16 +6,19 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
 from queueapp.errors import Fenced, LeaseHeld, StoreError, StoreMisconfigured, StoreUnavailable
 from queueapp.outage import Outage
 from queueapp.scheduler.duties import Pace
+from queueapp.scheduler.duties.backlog import Backlog
 from queueapp.scheduler.duties.promotion import Promotion
+from queueapp.scheduler.duties.reranking import Reranking
 from queueapp.scheduler.leadership import Leadership
 from queueapp.scheduler.loop import Scheduler
-from queueapp.store.records import Moved, Term
+from queueapp.store.records import Moved, Reranked, Term
 from tests.clock import Clock
 
 
@@ -198,9 +201,15 @@ class Duties(FakeLead):
         self._count("promoted")
         return Moved(pending=1, more=self.promoted < 5)
 
+    def backlog_promote(self, seed: int, most: int = 64) -> Moved:
+        return Moved()
+
     def partition_recover(self, limit: int = 100) -> Moved:
         self._count("recovered")
         return Moved()
+
+    def rerank(self, most: int = 250) -> Reranked:
+        return Reranked(moved=0, gone=0, total=0, more=False)
 
     def trim(self, **options: int) -> bool:
         self._count("trimmed")
@@ -237,7 +246,7 @@ def running(scheduler: Scheduler) -> threading.Thread:
 
 def test_every_duty_of_every_pool_is_done_and_more_is_done_at_once() -> None:
     stores = {"a": Duties(), "b": Duties()}
-    scheduler = Scheduler("me", lambda: list(stores), lambda pool: stores[pool])
+    scheduler = Scheduler("me", lambda: list(stores), lambda pool: cast(Any, stores[pool]))
     thread = running(scheduler)
     for store in stores.values():
         store.wait(lambda store=store: store.promoted >= 6 and store.recovered >= 2 and store.trimmed >= 1)  # type: ignore[misc]
@@ -249,7 +258,7 @@ def test_every_duty_of_every_pool_is_done_and_more_is_done_at_once() -> None:
 
 def test_a_bug_in_one_duty_does_not_end_the_others(caplog: pytest.LogCaptureFixture) -> None:
     store, broken = Duties(), Broken()
-    scheduler = Scheduler("me", lambda: ["a"], lambda pool: store, [broken])
+    scheduler = Scheduler("me", lambda: ["a"], lambda pool: cast(Any, store), [broken])
     with caplog.at_level(logging.WARNING, "queueapp"):
         thread = running(scheduler)
         store.wait(lambda: store.recovered >= 3)
@@ -262,7 +271,7 @@ def test_a_bug_in_one_duty_does_not_end_the_others(caplog: pytest.LogCaptureFixt
 def test_while_the_store_is_away_pauses_grow_and_one_message_is_told(caplog: pytest.LogCaptureFixture) -> None:
     store = Duties()
     store.fault = StoreUnavailable("the store is away")
-    scheduler = Scheduler("me", lambda: ["a"], lambda pool: store)
+    scheduler = Scheduler("me", lambda: ["a"], lambda pool: cast(Any, store))
     with caplog.at_level(logging.WARNING, "queueapp"):
         thread = running(scheduler)
         store.wait(lambda: store.promoted >= 3)
@@ -283,6 +292,29 @@ def test_pace() -> None:
     assert pace.after(worked=True, more=False) == 0.25
 
 
+def test_reranking_rests_as_long_as_it_worked_and_tells_when_it_begins_and_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shares = [(0, False), (250, True), (250, True), (100, True), (0, False), (0, False)]
+
+    class Store:
+        gone = 0
+
+        def rerank(self, most: int = 250) -> Reranked:
+            moved, more = shares.pop(0)
+            self.gone += moved
+            return Reranked(moved=moved, gone=self.gone, total=600 if more else 0, more=more)
+
+    duty = Reranking("default", Store())
+    with caplog.at_level(logging.INFO, "queueapp"):
+        pauses = [duty.run() for _ in range(6)]
+    assert [pause < 0.1 for pause in pauses] == [False, True, True, True, False, False]
+    assert [record.getMessage() for record in caplog.records] == [
+        "The policy has changed: 250 of 600 waiting jobs have moved over to the new order",
+        "All 600 jobs have moved over to the new order",
+    ]
+
+
 @pytest.mark.parametrize(("next_due_ms", "expected"), [(-1, 0.25), (60_000, 0.25), (100, 0.1), (0, 0.01)], ids=str)
 def test_promotion_comes_when_the_next_is_due(next_due_ms: int, expected: float) -> None:
     class Store:
@@ -290,6 +322,20 @@ def test_promotion_comes_when_the_next_is_due(next_due_ms: int, expected: float)
             return Moved(pending=1, next_due_ms=next_due_ms)
 
     assert Promotion(Store()).run() == expected
+
+
+@pytest.mark.parametrize(("next_due_ms", "expected"), [(-1, 0.25), (60_000, 0.25), (100, 0.1), (0, 0.01)], ids=str)
+def test_the_backlog_is_drawn_from_when_the_next_is_due_and_each_time_anew(next_due_ms: int, expected: float) -> None:
+    seeds = []
+
+    class Store:
+        def backlog_promote(self, seed: int, most: int = 64) -> Moved:
+            seeds.append(seed)
+            return Moved(pending=1, next_due_ms=next_due_ms)
+
+    duty = Backlog(Store())
+    assert [duty.run() for _ in range(3)] == [expected] * 3
+    assert len(set(seeds)) == 3
 
 
 def test_outage_tells_once_reminds_and_tells_the_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -341,15 +387,20 @@ def test_a_duty_that_the_store_refuses_holds_up_no_other(lead: FakeLead, caplog:
         def promote_due(self, limit: int = 100) -> Moved:
             raise StoreMisconfigured("full")
 
+        backlog_promote = promote_due
+
         def partition_recover(self, limit: int = 100) -> Moved:
             self.recovered += 1
             return Moved(next_due_ms=-1)
+
+        def rerank(self, most: int = 250) -> Reranked:
+            return Reranked(moved=0, gone=0, total=0, more=False)
 
         def trim(self, *args: object, **options: object) -> bool:
             return False
 
     store = Full()
-    scheduler = Scheduler("s", lambda: ["default"], lambda pool: store, clock=time.monotonic)  # type: ignore[arg-type, return-value]
+    scheduler = Scheduler("s", lambda: ["default"], lambda pool: cast(Any, store), clock=time.monotonic)
     lead.clock.now = 0
     with caplog.at_level(logging.WARNING, "queueapp"):
         thread = threading.Thread(target=scheduler.run)
@@ -379,7 +430,7 @@ def test_a_renamed_pool_is_led_under_its_new_name_alone(lead: FakeLead, monkeypa
             stores["mail"].changed.notify_all()
         return list(names)
 
-    scheduler = Scheduler("me", look, lambda pool: stores[pool])
+    scheduler = Scheduler("me", look, lambda pool: cast(Any, stores[pool]))
     thread = running(scheduler)
     try:
         stores["mail"].wait(lambda: scheduler.leading() == {"mail": True, "other": True})

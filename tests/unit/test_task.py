@@ -96,7 +96,7 @@ class TestDecorator:
         assert options.ELSEWHERE.keys().isdisjoint({*options.TASK, *options.USING})
 
     def test_a_schedule_is_refused_as_what_it_is(self) -> None:
-        with pytest.raises(NotYet, match="schedules are planned"):
+        with pytest.raises(InvalidOption, match="give it to @schedule above @task"):
             task(cron="0 3 * * *")  # type: ignore[call-overload]
 
     def test_run_after_belongs_to_using(self) -> None:

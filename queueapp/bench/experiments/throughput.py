@@ -14,6 +14,7 @@ from typing import Any
 import redis
 
 from queueapp import enqueue_many
+from queueapp.bench.dispatching import dispatched
 from queueapp.bench.experiments.memory import jobs as realistic_jobs
 from queueapp.bench.harness import Progress, Report
 from queueapp.bench.server_cost import Cost, Meter
@@ -34,14 +35,27 @@ BUDGETS = {"enqueue": 5.0, "lease": 9.0, "finish": 6.0}
 """Commands that one job may cost the server, in full batches."""
 
 
-def run(report: Report, client: redis.Redis, progress: Progress, directory: Path, *, count: int, starts: int) -> None:
-    """All parts, in order. `count` jobs go through the pool, `starts` single jobs wait for an idle worker."""
+def run(
+    report: Report,
+    client: redis.Redis,
+    progress: Progress,
+    directory: Path,
+    *,
+    count: int,
+    starts: int,
+    dispatch: str = "direct",
+) -> None:
+    """All parts, in order. `count` jobs go through the pool, `starts` single jobs wait for an idle worker.
+
+    `dispatch` is of the parts that a worker takes part in; the scripts alone are those of direct dispatch.
+    """
     _scripts(report, client, progress, min(count, 20_000))
     singles = max(1, count // 10)
-    _enqueue(report, client, progress, "single", singles, lambda: _one_by_one(singles, progress))
-    _enqueue(report, client, progress, "bulk", count - singles, lambda: _in_bulk(count - singles, progress))
-    _drain(report, client, progress, directory, count)
-    _start_latency(report, progress, directory, starts)
+    with dispatched(["bench", started.queue_name], dispatch):
+        _enqueue(report, client, progress, "single", singles, lambda: _one_by_one(singles, progress))
+        _enqueue(report, client, progress, "bulk", count - singles, lambda: _in_bulk(count - singles, progress))
+        _drain(report, client, progress, directory, count)
+        _start_latency(report, progress, directory, starts)
 
 
 # -- the scripts alone -------------------------------------------------------------------------------------------

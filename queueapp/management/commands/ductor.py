@@ -6,14 +6,22 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from queueapp.cli import dlq, job, jobs, status, tenants, why
+from queueapp.cli import dlq, job, jobs, schedules, status, tenants, why
 from queueapp.cli.adopt import adopt
 from queueapp.cli.command import DuctorCommand
 from queueapp.cli.console import Console, json_option
 from queueapp.cli.sync import sync
 from queueapp.cli.upgrade import upgrade
 
-LOOKING = {"status": status, "tenants": tenants, "jobs": jobs, "job": job, "why": why, "dlq": dlq}
+LOOKING = {
+    "status": status,
+    "tenants": tenants,
+    "jobs": jobs,
+    "job": job,
+    "why": why,
+    "dlq": dlq,
+    "schedules": schedules,
+}
 """Verb → the module of `queueapp.cli` that has its parser and does it."""
 
 
@@ -31,6 +39,9 @@ class Command(DuctorCommand):
   {command} dlq retry --task shop.tasks.send_mail --dry-run
   {command} dlq export --pool emails > dead.jsonl
   {command} dlq discard 3gk2xw.0.0123456789abcdefghijkl
+  {command} schedules list
+  {command} schedules next "nightly report" --count 10
+  {command} schedules fire "nightly report"
   {command} sync --dry-run               what differs between the rows and what is in force
   {command} upgrade                      after a new release: convert the store
   {command} adopt                        take over a namespace that another database has claimed
@@ -38,7 +49,9 @@ class Command(DuctorCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(
-            dest="verb", required=True, metavar="status | tenants | jobs | job | why | dlq | sync | upgrade | adopt"
+            dest="verb",
+            required=True,
+            metavar="status | tenants | jobs | job | why | dlq | schedules | sync | upgrade | adopt",
         )
 
         for verb in LOOKING.values():

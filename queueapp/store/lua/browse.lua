@@ -13,12 +13,19 @@
 -- looked at, and its score and id, '' at the end of the set. By (score, id) a page goes on where it stopped, whatever
 -- came or went meanwhile. Of a queue, the place is (score, member).
 --- @include "shard"
+--- @include "generations"
 --- @include "row"
-local set, reverse, before_ms = P .. ARGV[3], ARGV[4] == '1', tonumber(ARGV[5])
+local index, earlier = string.gsub(ARGV[3], '^<', '')
+local queue = string.find(index, '^qc?:')
+if earlier == 1 and not pool.old then
+  return {1, 0, {}, 0, '', ''}
+elseif earlier == 1 then
+  generation.turn_over()
+end
+local set, reverse, before_ms = (queue and W or P) .. index, ARGV[4] == '1', tonumber(ARGV[5])
 local want, looks = tonumber(ARGV[9]), tonumber(ARGV[10])
 local tenant, reason, group = ARGV[11], ARGV[13], ARGV[14]
 local task = ARGV[12] ~= '' and (redis.call('HGET', P .. 'tasks', ARGV[12]) or 'none of this name') or ''
-local queue = string.find(ARGV[3], '^qc?:')
 local free = tenant == '' and task == '' and reason == '' and group == ''
 
 local function range(first, last)

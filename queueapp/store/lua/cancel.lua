@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- cancel: pending, scheduled → ended (cancelled)
+-- cancel: pending, scheduled, backlog, ingress, ready → ended (cancelled)
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms
@@ -24,8 +24,8 @@ local words = {}
 for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do
   local id, word = j[1], 'gone'
   local row, state, run = waiting_row(id)
-  if state == 'p' or state == 's' then
-    leave_waiting(id, row, state)
+  if WAITING[state] then
+    leave_waiting(id, row, state, run)
     to_ended(id, 'cancelled', not run and identity(row) or nil, row.keys)
     word = 'cancelled'
   else

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- check_and_lease: pending → active, ended (expired)
+-- check_and_lease: pending, ready → active, ended (expired); ready → pending
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms worker seq want begin lease_ms
@@ -15,16 +15,20 @@
 --- @include "slots"
 --- @include "node"
 --- @include "charge"
+--- @include "rank"
 --- @include "refresh"
 --- @include "wake"
 --- @include "move"
 --- @include "pick"
+--- @include "moving"
 --- @include "lease"
 local known = caller(ARGV[3], ARGV[4])
 if not known then
   return {0, 'stale_call'}
 end
 tick()
-local rows, more = lease(known, ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
+local want = tonumber(ARGV[5])
+local left = generation.share(want)
+local rows, more = lease(known, ARGV[3], ARGV[4], want, tonumber(ARGV[6]), tonumber(ARGV[7]))
 local runnable = close()
-return {1, rows, more and runnable * 2 or runnable, next_due(), now}
+return {1, rows, (more or left and #rows < want) and runnable * 2 or runnable, next_due(), now}

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- cycle: active → ended (completed), scheduled, dead; pending → active, ended (expired)
+-- cycle: active → ended (completed), scheduled, dead; pending, ready → active, ended (expired)
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms worker seq want begin lease_ms
@@ -24,6 +24,7 @@
 --- @include "keys"
 --- @include "move"
 --- @include "pick"
+--- @include "moving"
 --- @include "lease"
 --- @include "finish"
 --- @include "due"
@@ -46,13 +47,18 @@ for _, e in ipairs(extended) do
 end
 write_extensions()
 promote(16)
+draw(now + 7919 * tonumber(ARGV[4]), 8)
 expire_due(16)
 recover_due(8)
-sub.sweep(8, now)
+sub.sweep(8)
+absorb(16)
 write_held()
 write_moves()
 write_estimates()
 
-local rows, more = lease(known, ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
+local want = tonumber(ARGV[5])
+local left = generation.share(want)
+local rows, more = lease(known, ARGV[3], ARGV[4], want, tonumber(ARGV[6]), tonumber(ARGV[7]))
+sweep_ready(16)
 local runnable = close()
-return {1, rows, more and runnable * 2 or runnable, next_due(), now, words, lost}
+return {1, rows, (more or left and #rows < want) and runnable * 2 or runnable, next_due(), now, words, lost}

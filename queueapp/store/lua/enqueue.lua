@@ -1,14 +1,15 @@
 #!lua
--- enqueue: new → pending, scheduled
+-- enqueue: new → pending, scheduled, backlog, ingress; pending, scheduled, backlog, ingress, ready → ended (replaced)
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms
--- Groups: jobs(id task tenant lane priority tier cost due_ms delay_ms expires_after_ms max_attempts max_crashes idempotency idempotency_ttl_ms deadline_ms keys fingerprint payload)
+-- Groups: jobs(id task tenant lane priority tier cost due_ms delay_ms expires_after_ms max_attempts max_crashes idempotency idempotency_ttl_ms deadline_ms keys front fingerprint payload)
 -- Refusals: schema
--- Events: stats enqueued; wake w, t
--- Answers per job: outcome (enqueued, exists, conflict) and the id that stands for it. The id is looked up first, so
--- that a repeat pays nothing and answers enqueued again. keys: '' or the key set, then for each concurrency key a line
--- `digest limit pattern text`.
+-- Events: stats enqueued; wake w, t; wake:leader i
+-- Answers per job: outcome (enqueued, parked, exists, debounced, skipped, conflict, throttled, backlog_full), the id
+-- that stands for it, and for parked, throttled and backlog_full the ms until it is due or may be tried again. The id
+-- is looked up first, so that a repeat pays nothing and answers as before. keys: '' or the key set, then for each
+-- concurrency key a line `digest limit pattern text`. front: front.lua.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
@@ -19,32 +20,35 @@
 --- @include "refresh"
 --- @include "wake"
 --- @include "move"
+--- @include "ingress"
+--- @include "due"
+--- @include "front"
 tick()
 next_argument = 4
 local FIELDS = {
   'id', 'task', 'tenant', 'lane', 'priority', 'tier', 'cost', 'due_ms', 'delay_ms', 'expires_after_ms', 'max_attempts',
-  'max_crashes', 'idempotency', 'idempotency_ttl_ms', 'deadline_ms', 'keys', 'fingerprint', 'payload',
+  'max_crashes', 'idempotency', 'idempotency_ttl_ms', 'deadline_ms', 'keys', 'front', 'fingerprint', 'payload',
 }
-local jobs, keys, names, seen_names = {}, {}, {}, {}
+local jobs, keys, asks = {}, {}, pool.front or pool.room
 for i, values in ipairs(next_group(tonumber(ARGV[3]), #FIELDS)) do
   local j = {}
   for f, field in ipairs(FIELDS) do j[field] = values[f] end
   push(keys, P .. 'job:' .. j.id, P .. 'run:' .. j.id)
-  if not seen_names[j.task] then
-    seen_names[j.task] = true
-    push(names, j.task)
-  end
+  asks = asks or j.front ~= ''
   jobs[i] = j
 end
 if #jobs == 0 then return {1} end
 
--- Read: which ids and idempotency keys are known already.
+-- Read: which ids and idempotency keys are known already, and what the front door says of the others.
 local any_known = redis.call('EXISTS', unpack(keys)) > 0
-local by_id, by_key, fresh = {}, {}, {}
+local by_id, by_key, fresh, names, numbers = {}, {}, {}, {}, {}
+local front = asks and open_front()
+if front then front.load(jobs) end
 for _, j in ipairs(jobs) do
   local row = any_known and read_row(j.id) or by_id[j.id]
   if row or (any_known and redis.call('EXISTS', P .. 'run:' .. j.id) == 1) then
     j.outcome = (not row or row.fingerprint == j.fingerprint) and 'enqueued' or 'conflict'
+    if row and row.state == 'b' and j.outcome == 'enqueued' then j.outcome = 'parked' end
   elseif j.idempotency ~= '' then
     local key = P .. 'idem:' .. j.tenant .. '|' .. j.idempotency
     local stored = by_key[key] or redis.call('GET', key)
@@ -58,15 +62,26 @@ for _, j in ipairs(jobs) do
     end
   end
   if not j.outcome then
+    local due = tonumber(j.delay_ms) > 0 and now + tonumber(j.delay_ms) or tonumber(j.due_ms)
+    j.due = due > now and due or nil
+    if front then front.judge(j) end
+  end
+  if not j.outcome then
     by_id[j.id] = j
     push(fresh, j)
+    if not numbers[j.task] then
+      numbers[j.task] = true
+      push(names, j.task)
+    end
+  elseif j.idempotency_key then
+    by_key[j.idempotency_key], j.idempotency_key = nil, nil -- refused: it stands for nothing
   end
 end
 
 -- Write: names, rows, then the places of the jobs.
 if #fresh > 0 then
   stamp_schema()
-  local numbers, rows, seq = {}, {}, take_seq(#fresh)
+  local rows, seq = {}, take_seq(#fresh)
   for i, number in ipairs(redis.call('HMGET', P .. 'tasks', unpack(names))) do
     if not number then
       number = redis.call('HLEN', P .. 'tasks') + 1
@@ -76,13 +91,12 @@ if #fresh > 0 then
     numbers[names[i]] = number
   end
   for i, j in ipairs(fresh) do
-    local due = tonumber(j.delay_ms) > 0 and now + tonumber(j.delay_ms) or tonumber(j.due_ms)
-    j.due = due > now and due or nil
     local expires_after = tonumber(j.expires_after_ms)
     j.expires = expires_after > 0 and now + expires_after or nil
     j.seq = j.due and 0 or seq + i - 1
     j.keys = j.keys ~= '' and new_keys(j.keys) or nil
-    push(rows, P .. 'job:' .. j.id, build_row(j.due and 's' or 'p', j.seq, j, now, numbers[j.task]))
+    local state = j.parked and 'b' or j.due and 's' or pool.scheduled and 'i' or 'p'
+    push(rows, P .. 'job:' .. j.id, build_row(state, j.seq, j, now, numbers[j.task]))
     j.task, j.priority = numbers[j.task], tonumber(j.priority) -- from here on as in a row that was read
     j.cost = j.cost ~= '0' and tonumber(j.cost) or nil
     if not j.cost then push(reach, j.tenant) end
@@ -98,17 +112,27 @@ if #fresh > 0 then
       pool.tiers = true
     end
     to_expiring(j, j.id)
-    if j.due then
+    if j.parked then
+      j.outcome = 'parked'
+      backlog.enter(j.id, j.tenant, j.tier == 'continue' and 'c' or '', j.due)
+      count('parked')
+    elseif j.due then
       to_scheduled(j.id, j.due)
+    elseif pool.scheduled then
+      to_ingress(j.id, j, j.seq, now)
     else
       to_pending(j.id, j.tenant, j.lane, j.tier == 'continue' and 'c' or '', rank(j, j.seq, now), hex(j.seq), j.keys)
     end
     count_waiting(j.tenant, 1)
   end
   count('enqueued', #fresh)
-  close()
 end
+local renewed = front and front.write(fresh)
+if #fresh > 0 or renewed then close() end
 
 local reply = {1}
-for i, j in ipairs(jobs) do reply[i + 1] = {j.outcome or 'enqueued', j.stands_for or j.id} end
+for i, j in ipairs(jobs) do
+  local wait = j.retry_after or (j.parked and j.due - now) or nil
+  reply[i + 1] = {j.outcome or 'enqueued', j.stands_for or j.id, wait}
+end
 return reply

@@ -8,9 +8,9 @@
 -- Events: none
 -- All of one moment, as names and values in turn (queueapp/store/wait_facts.py): header, hash and last error of the
 -- job; what is paused or full above it, and up to `most` jobs that hold its place; where it stands in its queue and its
--- tenant in the walk; how many pending jobs start before it: where the policy has an order they are counted, in about
--- `looks` commands, else the walk is followed for `walked` jobs; workers that called within `live_ms`; how many jobs
--- started in this minute and the last.
+-- tenant in the walk; how many pending jobs start before it: the walk is followed for `walked` jobs, and where it does
+-- not come to it under a policy that has an order they are counted, in about `looks` commands; workers that called
+-- within `live_ms`; how many jobs started in this minute and the last.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
@@ -51,7 +51,7 @@ tell('error', type(error_) == 'string' and error_)
 tell('policy', pool.policy)
 tell('ordered', pool.ordered and 1 or 0)
 
-if s == 'p' or s == 's' then
+if s == 'p' or s == 's' or s == 'b' or s == 'i' or s == 'r' then
   local scope, most = scope_of(t, l), tonumber(ARGV[5])
   tell_scope('pool', pool, 'p', 0)
   tell_scope('tenant', scope.tenant, 't:' .. t, most)
@@ -61,10 +61,12 @@ if s == 'p' or s == 's' then
   tell('unknown_since', run.uk)
   tell('passed', run.sp)
   local waiting_ = tonumber(redis.call('HGET', P .. 'counts', 'w') or 0)
-  tell('pending', math.max(0, waiting_ - redis.call('ZCARD', P .. 'scheduled')))
+  tell('pending', math.max(0, waiting_ - redis.call('ZCARD', P .. 'scheduled') - redis.call('ZCARD', P .. 'backlog')))
+  if s == 'b' then tell_rates(row) end
   tell_pace(t)
   if row.keys then tell_keys(row.keys, most) end
-  if s == 'p' then tell_place(id, row, (tonumber(run.c or 0) or 0) >= 2, tonumber(ARGV[6]), tonumber(ARGV[7])) end
+  tell_leader(id)
+  if s == 'p' then tell_place(id, row, (tonumber(run.c or 0) or 0) >= SUSPECT, tonumber(ARGV[6]), tonumber(ARGV[7])) end
 elseif s == 'a' then
   tell('lease_until', redis.call('ZSCORE', P .. 'active', id))
   tell('heartbeat', run.w and redis.call('ZSCORE', P .. 'workers', run.w))

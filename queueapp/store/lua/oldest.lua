@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- oldest: which pending jobs have stood in line longest, read only
+-- oldest: which pending jobs have stood in line longest, those of ingress and ready included, read only
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms first cursor looks
@@ -10,15 +10,18 @@
 -- came first of it; where they go by something else (edf, aging) the first 64 of a lane are looked at. Looks at these
 -- in: the lanes that are named; the lanes that have limits, from `cursor` of HSCAN on (what is paused or full stands
 -- in no walk), then what waits for a concurrency key (`cursor` begins with p); the runnable lanes of the tenants from
--- place `first` on, those with most waiting jobs first. About `looks` commands. first = -1, cursor = -1: that part is
--- done already. Answers tenant, lane, id and the ms since
--- when of up to 16 jobs, the oldest first; first and cursor to go on with, -1 when done; the moment.
+-- place `first` on, those with most waiting jobs first. During a change of policy in both orders. About `looks`
+-- commands. first = -1, cursor = -1: that part is done already. Answers tenant, lane, id and the ms since when of up to
+-- 16 jobs, the oldest first; first and cursor to go on with, -1 when done; the moment.
 --- @include "shard"
 --- @include "clock"
+--- @include "generations"
 --- @include "row"
 local BAND, MOST, FIRST = 35184372088832, 16, 64
-local banded = pool.tiered or pool.policy == 'priority'
-local unsorted = pool.policy == 'edf' or pool.policy == 'aging'
+local function is_banded() return pool.tiered or pool.policy == 'priority' end
+local function is_unsorted()
+  return pool.policy == 'edf' or pool.policy == 'aging' or pool.mirrored or (pool.wfq and pool.gen > 0)
+end
 local first, cursor, looks = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 next_argument = 7
 local heads, looked_at = {}, {}
@@ -34,8 +37,8 @@ end
 
 -- A queue of lane l, or a sub-lane of it.
 local function look_in(set, t, l)
-  if looked_at[set] then return end
-  looked_at[set] = true
+  if looked_at[W .. set] then return end
+  looked_at[W .. set] = true
   local function meet(member, seq)
     local id = id_of(member)
     if string.byte(id) == 64 then -- '@': a sub-lane
@@ -44,9 +47,9 @@ local function look_in(set, t, l)
       keep(t, l, id, seq)
     end
   end
-  if not banded then
+  if not is_banded() then
     looks = looks - 1
-    local page = redis.call('ZRANGE', P .. set, 0, unsorted and FIRST - 1 or 0, 'WITHSCORES')
+    local page = redis.call('ZRANGE', W .. set, 0, is_unsorted() and FIRST - 1 or 0, 'WITHSCORES')
     for i = 1, #page, 2 do
       meet(page[i], pool.ties and tonumber(tie_of(page[i]), 16) or tonumber(page[i + 1]))
     end
@@ -55,7 +58,7 @@ local function look_in(set, t, l)
   local from = '-inf'
   for _ = 1, 201 do
     looks = looks - 1
-    local head = redis.call('ZRANGEBYSCORE', P .. set, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local head = redis.call('ZRANGEBYSCORE', W .. set, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     if not head[1] then break end
     local r = tonumber(head[2])
     local band = math.floor(r / BAND)
@@ -64,32 +67,73 @@ local function look_in(set, t, l)
   end
 end
 
-local function look_at(t, l)
+-- Does the same in this generation and in the one before (generations.lua).
+local function in_both(look)
+  look()
+  if not generation.holds_jobs() then return end
+  generation.turn_over()
+  look()
+  generation.turn_over()
+end
+
+local function look_at_lane(t, l)
   look_in('q:' .. t .. '|' .. l, t, l)
   if has_tiers() then look_in('qc:' .. t .. '|' .. l, t, l) end
 end
 
+local function look_at(t, l)
+  in_both(function() look_at_lane(t, l) end)
+end
+
 for _, row in ipairs(next_group(tonumber(ARGV[6]), 2)) do look_at(row[1], row[2]) end
 
+-- What was dispatched first, and what came to ingress first.
+if pool.scheduled or pool.leftover then
+  for _, id in ipairs(redis.call('ZRANGE', P .. 'ready', 0, MOST - 1)) do
+    local row = read_row(id)
+    if row then keep(row.tenant, row.lane, id, tonumber(row.seq, 16)) end
+  end
+  for _, entry in ipairs(redis.call('XRANGE', P .. 'ingress', '-', '+', 'COUNT', FIRST)) do
+    local id = string.match(entry[2][2] or '', '^([^|]+)|')
+    local row, run = id and read_row(id), id and read_run(id)
+    if row and (run and run.s or row.state) == 'i' and not looked_at[id] then
+      looked_at[id] = true
+      keep(row.tenant, row.lane, id, tonumber(row.seq, 16))
+    end
+  end
+end
+
 local function scan(hash, from)
-  return unpack(redis.call('HSCAN', P .. hash, from, 'COUNT', math.max(1, math.floor(looks / 8))))
+  return unpack(redis.call('HSCAN', hash, from, 'COUNT', math.max(1, math.floor(looks / 8))))
 end
 
 if cursor ~= '-1' and string.sub(cursor, 1, 1) ~= 'p' then
-  local next_, page = scan('limits', cursor)
+  local next_, page = scan(P .. 'limits', cursor)
   cursor = next_ ~= '0' and next_ or pool.keyed and 'p0' or '-1'
   for i = 1, #page, 2 do
     local t, l = string.match(page[i], '^l:([^|]+)|(.+)$')
     if t then look_at(t, l) end
   end
 end
-if string.sub(cursor, 1, 1) == 'p' and looks > 0 then
-  local next_, page = scan('parked', string.sub(cursor, 2))
-  cursor = next_ ~= '0' and 'p' .. next_ or '-1'
+local function look_at_parked(from)
+  local next_, page = scan(W .. 'parked', from)
   for i = 1, #page, 2 do
     local t, l = string.match(page[i], '^qc?:([^|]+)|([^|]+)|@')
     look_in(page[i], t, l)
   end
+  return next_
+end
+local parked_from, earlier = string.match(cursor, '^p(%d+)$'), string.match(cursor, '^po(%d+)$')
+if parked_from and looks > 0 then
+  local next_ = look_at_parked(parked_from)
+  cursor = next_ ~= '0' and 'p' .. next_ or generation.holds_jobs() and 'po0' or '-1'
+elseif earlier and not generation.holds_jobs() then
+  cursor = '-1'
+elseif earlier and looks > 0 then
+  generation.turn_over()
+  local next_ = look_at_parked(earlier)
+  generation.turn_over()
+  cursor = next_ ~= '0' and 'po' .. next_ or '-1'
 end
 
 while first >= 0 and looks > 0 do
@@ -101,7 +145,10 @@ while first >= 0 and looks > 0 do
     end
     if looks <= 0 then break end
     looks, first = looks - 1, first + 1
-    for _, l in ipairs(redis.call('ZRANGE', P .. 'lanes:' .. tenants[i], 0, 99)) do look_at(tenants[i], id_of(l)) end
+    in_both(function()
+      local lanes_ = redis.call('ZRANGE', W .. 'lanes:' .. tenants[i], 0, 99)
+      for _, l in ipairs(lanes_) do look_at_lane(tenants[i], id_of(l)) end
+    end)
   end
   if #tenants < 100 and looks > 0 then first = -1 end
 end

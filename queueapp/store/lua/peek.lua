@@ -6,7 +6,9 @@
 -- Groups:
 -- Refusals: schema
 -- Events: none
--- The walk of check_and_lease without its commit. Answers tenant, lane, id per job.
+-- What check_and_lease would lease, without its commit: what is ready, in order; then the walk, from which a pool with
+-- scheduled dispatch is dispatched; last what still stands in the order of an earlier policy, which comes over piece by
+-- piece. Answers tenant, lane, id per job.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
@@ -15,8 +17,16 @@
 --- @include "refresh"
 --- @include "charge"
 --- @include "pick"
-local reply = {1}
-for i, job in ipairs(pick(tonumber(ARGV[3]), true).jobs) do
-  reply[i + 1] = {job.row.tenant, job.row.lane, job.id}
+--- @include "moving"
+local reply, want = {1}, tonumber(ARGV[3])
+if pool.scheduled or pool.leftover then
+  for _, id in ipairs(want > 0 and redis.call('ZRANGE', P .. 'ready', 0, want - 1) or {}) do
+    local run = read_run(id)
+    if run then push(reply, {run.t, run.l, id}) end
+  end
 end
+for _, job in ipairs(pick(want - (#reply - 1), pool.scheduled and 'all' or true).jobs) do
+  push(reply, {job.row.tenant, job.row.lane, job.id})
+end
+for _, job in ipairs(generation.first_of_old(want - (#reply - 1))) do push(reply, {job.t, job.l, job.id}) end
 return reply

@@ -1,12 +1,14 @@
 #!lua
--- promote_due: scheduled → pending when due; pending, scheduled → ended (expired)
+-- promote_due: scheduled → pending, ingress; ready, ingress → pending; any of them, backlog → ended (expired)
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms limit
 -- Groups:
 -- Refusals: schema
--- Events: stats promoted, expired; wake w; done:<waiter>
--- Keys with waiters that nobody has looked at for a second are looked at again (keys.lua).
+-- Events: stats promoted, expired; wake w; wake:leader i; done:<waiter>
+-- Keys with waiters are looked at again when their time has come (keys.lua).
+-- Jobs that nobody leased in time leave ready (ready.lua); what a leader left in ingress when the pool went over to
+-- direct dispatch is admitted (admission.lua).
 -- Answers counts: promoted, expired, whether more is due, and ms until the next becomes due (-1 = none).
 --- @include "shard"
 --- @include "clock"
@@ -26,6 +28,8 @@ local limit = tonumber(ARGV[3])
 local expired, more_expired = expire_due(limit)
 write_moves()
 local promoted, more_due = promote(limit)
-local more_keys = sub.sweep(limit, now)
+local more_keys = sub.sweep(limit)
+absorb(limit)
+local more_ready = sweep_ready(limit)
 close()
-return {1, promoted, expired, (more_expired or more_due or more_keys) and 1 or 0, next_due()}
+return {1, promoted, expired, (more_expired or more_due or more_keys or more_ready) and 1 or 0, next_due()}

@@ -15,6 +15,8 @@
 --- @include "keysets"
 --- @include "audit"
 --- @include "audit_keys"
+--- @include "audit_front"
+local WAITS = {p = true, s = true, b = true, i = true, r = true}
 local waiting, per_tenant, slots_want, held_want, lanes_want, dead_want, group_want = 0, {}, {}, {}, {}, {}, {}
 local function expect(t, k, id)
   t[k] = t[k] or {}
@@ -22,7 +24,7 @@ local function expect(t, k, id)
 end
 
 for id, job in pairs(info) do
-  if job.state == 'p' or job.state == 's' then
+  if WAITS[job.state] then
     waiting = waiting + 1
     per_tenant[job.t] = (per_tenant[job.t] or 0) + 1
     local listed = redis.call('ZSCORE', P .. 'expiring', id)
@@ -32,15 +34,15 @@ for id, job in pairs(info) do
   end
   local ks = job.row and job.row.keys
   local waits = ks and parked[(tiers[id] or 'q') .. ':' .. job.t .. '|' .. job.l .. '|@' .. ks]
-  if job.state == 'p' and not waits then expect(lanes_want, job.t, job.l) end
+  if job.state == 'p' and not waits and not in_old[id] then expect(lanes_want, job.t, job.l) end
   if job.state == 'd' then
     expect(dead_want, job.t, id)
     expect(group_want, redis.call('HGET', P .. 'run:' .. id, 'g') or 'no group', id)
   end
-  if job.state == 'a' then
+  if job.state == 'a' or job.state == 'r' then
     for _, scope in ipairs(scope_of(job.t, job.l).counted) do expect(slots_want, scope, id) end
     for _, key in ipairs(job.run.k and keyset(job.run.k) or {}) do expect(slots_want, 'k:' .. key.digest, id) end
-    expect(held_want, job.run.w, id)
+    if job.state == 'a' then expect(held_want, job.run.w, id) end
   end
 end
 
@@ -82,7 +84,7 @@ end
 
 for _, id in ipairs(members('expiring')) do
   local state = info[id] and info[id].state
-  if state ~= 'p' and state ~= 's' then report('expiring holds %s in state %s', id, tostring(state)) end
+  if not WAITS[state] then report('expiring holds %s in state %s', id, tostring(state)) end
 end
 
 -- Counters.
@@ -105,12 +107,12 @@ for t, n in pairs(per_tenant) do report('tenants lacks %s, counted %d', t, n) en
 -- Walk: in it exactly what is runnable; under an ordered policy each pointer is the rank of its head.
 -- `heads` names the member that each child has in the walk, and no other.
 local function first_place(t, l)
-  local head = redis.call('ZRANGE', P .. 'q:' .. t .. '|' .. l, 0, 0, 'WITHSCORES')
+  local head = redis.call('ZRANGE', W .. 'q:' .. t .. '|' .. l, 0, 0, 'WITHSCORES')
   return tonumber(head[2]), tie_of(head[1])
 end
 local function check_child(set, heads, c, runnable, pointer, tie)
-  local stored = pool.ties and redis.call('HGET', P .. heads, c)
-  local S = tonumber(redis.call('ZSCORE', P .. set, (stored or '') .. c) or nil)
+  local stored = pool.ties and redis.call('HGET', W .. heads, c)
+  local S = tonumber(redis.call('ZSCORE', W .. set, (stored or '') .. c) or nil)
   if stored and not S then report('%s has %s, which %s lacks', heads, c, set) end
   if runnable and not S then report('%s lacks %s, which is runnable', set, c) end
   if S and not runnable then report('%s holds %s, which is not runnable', set, c) end
@@ -119,10 +121,10 @@ local function check_child(set, heads, c, runnable, pointer, tie)
   end
 end
 local function check_heads(set, heads)
-  local named = pool.ties and redis.call('ZCARD', P .. set) or 0
-  if redis.call('HLEN', P .. heads) ~= named then report('%s does not name just the members of %s', heads, set) end
+  local named = pool.ties and redis.call('ZCARD', W .. set) or 0
+  if redis.call('HLEN', W .. heads) ~= named then report('%s does not name just the members of %s', heads, set) end
 end
-local V, known, any = tonumber(redis.call('HGET', P .. 'policy', 'V') or 0), {}, false
+local V, known, any = tonumber(redis.call('HGET', W .. 'policy', 'V') or 0), {}, false
 for t in pairs(lanes_want) do known[t] = true end
 for t in pairs(found.lanes) do known[t] = true end
 for t in pairs(found.heads) do known[t] = true end
@@ -155,34 +157,52 @@ local below = 0
 for _, member in ipairs(members('walk')) do
   local min = pool.floors and limit_of('t:' .. id_of(member)).min
   local want = min and slots_used('t:' .. id_of(member)) < min
-  local S = want and redis.call('ZSCORE', P .. 'floor', member)
+  local S = want and redis.call('ZSCORE', W .. 'floor', member)
   if want then below = below + 1 end
-  if want and not (S and tonumber(S) == tonumber(redis.call('ZSCORE', P .. 'walk', member))) then
+  if want and not (S and tonumber(S) == tonumber(redis.call('ZSCORE', W .. 'walk', member))) then
     report('floor does not hold %s as the walk does', member)
   end
 end
-if redis.call('ZCARD', P .. 'floor') ~= below then report('floor holds tenants that are not below their minimum') end
+if redis.call('ZCARD', W .. 'floor') ~= below then report('floor holds tenants that are not below their minimum') end
+local promised = 0
+for _, field in ipairs(redis.call('HKEYS', P .. 'limits')) do
+  if string.match(field, '^[tl]:') and limit_of(field).promised then promised = promised + 1 end
+end
+if (tonumber(redis.call('HGET', P .. 'conf', 'floors') or nil) or 0) ~= promised then
+  report('conf floors is not %d', promised)
+end
 for _, t in ipairs(pool.tiered and members('tags') or {}) do
-  if redis.call('ZSCORE', P .. 'walk', t) then report('%s stands in walk and in tags', t) end
+  if redis.call('ZSCORE', W .. 'walk', t) then report('%s stands in walk and in tags', t) end
 end
 local counted = {}
 for _, job in pairs(info) do
-  if job.state == 'p' or job.state == 's' then counted[job.t] = true end
+  if WAITS[job.state] then counted[job.t] = true end
 end
-local fields = redis.call('HKEYS', P .. 'policy')
+local fields = redis.call('HKEYS', W .. 'policy')
 for _, field in ipairs(fields) do
   local t = string.match(field, '^V:(.+)$') or string.match(field, '^b:([^|]+)|')
-  if t and not counted[t] and not redis.call('ZSCORE', P .. 'tags', t) then
+  if t and not counted[t] and not redis.call('ZSCORE', W .. 'tags', t) then
     report('policy keeps %s of a tenant that is gone', field)
   end
 end
 for t in pairs(found.ltags) do
-  if not counted[t] and not redis.call('ZSCORE', P .. 'tags', t) then report('ltags:%s of a tenant that is gone', t) end
+  if not counted[t] and not redis.call('ZSCORE', W .. 'tags', t) then report('ltags:%s of a tenant that is gone', t) end
 end
 
 -- Wake and helper keys.
 local armed = redis.call('ZSCORE', P .. 'wake', 'w') and true or false
-if (any and pool_open()) and not armed then report('something is runnable but wake is not armed') end
+local ready_size, walks = redis.call('ZCARD', P .. 'ready'), (any or generation.holds_jobs()) and pool_open()
+local leasable = pool.scheduled and ready_size > 0 and not pool.paused or not pool.scheduled and walks
+if leasable and not armed then report('something is runnable but wake is not armed') end
+if pool.scheduled then
+  local window = tonumber(redis.call('HGET', P .. 'marks', 'window') or nil)
+  local open = walks and (not window or window > ready_size + redis.call('ZCARD', P .. 'active'))
+  if (open or redis.call('XLEN', P .. 'ingress') > 0) and not redis.call('ZSCORE', P .. 'wake:leader', 'i') then
+    report('the leader has work but wake:leader is not armed')
+  end
+elseif not pool.leftover and (ready_size > 0 or next(has_entry)) then
+  report('a direct pool has forgotten ingress or ready')
+end
 for _, kind in ipairs({'idem', 'worker', 'done', 'served'}) do
   for _, key_ in pairs(found[kind]) do
     if redis.call('PTTL', key_) == -1 then report('%s never expires', string.sub(key_, #P + 1)) end
@@ -193,7 +213,7 @@ for minute in pairs(found.served) do
   local units, jobs, size = 0, 0, 1
   local fields = redis.call('HGETALL', P .. 'served:' .. minute)
   for i = 1, #fields, 2 do
-    local u, j = string.match(fields[i + 1], '^([^|]+)|(%-?%d+)|[^|]+|?%d*$')
+    local u, j = string.match(fields[i + 1], '^([^|]+)|(%-?%d+)|[^|]+|?%d*|?%-?%d*|?[^|]*|?%d*$')
     if not tonumber(u) then report('served:%s holds nonsense of %s', minute, fields[i]) end
     local sign = fields[i] == '|' and -1 or 1
     units, jobs = units + sign * (tonumber(u) or 0), jobs + sign * (tonumber(j) or 0)

@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.contrib.admin.utils import quote
 from django.urls import URLPattern, reverse
 
-from queueapp.models import DeadLetterInspection, KeyLimit, OutboxEntry, Pool, Tenant, TenantLimits
+from queueapp.models import DeadLetterInspection, KeyLimit, OutboxEntry, Pool, Schedule, Tenant, TenantLimits
 from tests.unit.admin.conftest import fail, keep
 
 
@@ -40,6 +40,7 @@ def pages() -> list[Page]:
         "tenantlimits": TenantLimits.objects.create(pool=pool, tenant=tenant).pk,
         "keylimit": KeyLimit.objects.create(pool=pool, pattern="customer:{customer_id}").pk,
         "outboxentry": keep().pk,
+        "schedule": Schedule.objects.create(name="nightly", task="tests.producing.add", args=[1], cron="0 3 * * *").pk,
         "deadletterinspection": DeadLetterInspection.objects.create(job_id="x", action="noted").pk,
     }
     values = {"job_id": quote(fail()[0]), "pool": "default", "pk": pool.pk}

@@ -13,7 +13,8 @@ from django.urls import reverse
 
 from queueapp.models import DeadLetterInspection, Pool, Tenant, TenantLimits
 from queueapp.store import shards
-from queueapp.store.records import Completed
+from queueapp.store.records import Completed, PoolConf
+from queueapp.store.store import Store
 from tests.unit.admin.conftest import IN_AN_ARGUMENT, SECRET, Login, enqueue, fail, lease, public
 from tests.unit.admin.test_dead_letters import ids_on, states, text
 
@@ -162,6 +163,16 @@ def test_a_pool_has_a_page(admin_client: Client) -> None:
     assert admin_client.get(reverse("admin:queueapp_operations_pool", args=["nothing"])).status_code == 404
 
 
+def test_a_pool_with_scheduled_dispatch_says_what_waits_for_whom(store: Store, admin_client: Client) -> None:
+    page = reverse("admin:queueapp_operations_pool", args=["default"])
+    assert "in ingress" not in text(admin_client.get(page))
+    store.configure(1, pool=PoolConf(policy="drr", dispatch="scheduled", window=7))
+    shown = text(admin_client.get(page))
+    assert "in ingress" in shown
+    assert "scheduled, window 7" in shown
+    assert "No leader: nothing is dispatched." in shown
+
+
 # -- tenants seen ----------------------------------------------------------------------------------------------------
 
 
@@ -187,6 +198,8 @@ def test_tenants_without_settings_are_listed_with_a_form_to_add_some(admin_clien
         "limits-0-pool": pool.pk,
         "limits-0-weight": "3",
         "limits-0-min_share": "0",
+        "limits-0-period_seconds": "1",
+        "limits-0-burst": "1",
     }
     assert admin_client.post(add, data).status_code == 302
     [limits] = TenantLimits.objects.all()

@@ -10,12 +10,12 @@ from django.contrib.admin.utils import quote
 from django.test import Client
 from django.urls import reverse
 
-from queueapp import Key, task, validators
+from queueapp import Key, task
 from queueapp.models import KeyLimit, Pool
 from queueapp.policies.registry import POLICIES
 from queueapp.producer.discovery import registry
 from queueapp.store import shards
-from queueapp.store.records import PoolConf
+from queueapp.store.records import PoolConf, Rate
 from queueapp.store.store import Store
 from tests.producing import add
 from tests.unit.admin.test_dead_letters import text
@@ -25,13 +25,17 @@ pytestmark = pytest.mark.django_db
 FORM = {
     "name": "mail",
     "policy": "aging",
+    "dispatch": "direct",
+    "dispatch_window": "0",
     "edf_by": "deadline",
     "aging_step_seconds": "90",
     "default_weight": "1",
     "cost_unit": "ms",
     "default_cost": "50",
+    "continue_weight": "10",
 }
 ADD = "admin:queueapp_pool_add"
+RATE = {"rate": "5", "period_seconds": "1.5", "burst": "2"}
 
 
 def charge(customer_id: int) -> None: ...
@@ -51,13 +55,13 @@ def charged() -> Iterator[str]:
 def test_the_form_offers_every_policy_that_there_is_in_one_line(admin_client: Client) -> None:
     form = admin_client.get(reverse(ADD)).context["adminform"].form
     offered = dict(form.fields["policy"].choices)
-    assert set(offered) == POLICIES.keys() - validators.PLANNED_POLICIES
+    assert set(offered) == POLICIES.keys()
     assert all(str(label).startswith(f"{name}: ") for name, label in offered.items())
     for name, policy in (("edf_by", "edf"), ("aging_step_seconds", "aging")):
         said = str(form.fields[name].help_text)
         assert policy in str(form.fields[name].label) + said
         assert "other policies ignore it" in said
-        assert "when nothing waits in the pool" in said
+        assert "ranked anew while work goes on" in said
 
 
 @pytest.mark.django_db(transaction=True)
@@ -70,7 +74,9 @@ def test_a_policy_and_its_parameter_are_saved_and_in_force(redis_url: str, admin
 @pytest.mark.parametrize(
     ("changes", "field", "words"),
     [
-        ({"policy": "drr"}, "policy", "drr"),
+        ({"policy": "drr"}, "dispatch", "“direct” has no policy “drr”"),
+        ({"policy": "fifa"}, "policy", "fifa"),
+        ({"dispatch_window": "-1"}, "dispatch_window", "greater than or equal to 0"),
         ({"policy": "edf", "edf_by": "latest_start", "cost_unit": "rows"}, "edf_by", "set the cost unit to “ms”"),
         ({"aging_step_seconds": "0"}, "aging_step_seconds", "use a number from 0.001 to 86400"),
         ({"aging_step_seconds": ""}, "aging_step_seconds", "required"),
@@ -91,10 +97,11 @@ def test_what_does_not_fit_is_shown_beside_its_field(
 @pytest.mark.django_db(transaction=True)
 def test_a_limit_is_added_and_edited_in_the_list(redis_url: str, admin_client: Client) -> None:
     pool = Pool.objects.create(name="mail")
-    form = {"pool": pool.pk, "pattern": "customer:{customer_id}", "max_in_flight": "3"}
+    form = {"pool": pool.pk, "pattern": "customer:{customer_id}", "max_in_flight": "3", **RATE}
     assert admin_client.post(reverse("admin:queueapp_keylimit_add"), form).status_code == 302
     [stored] = shards.reads("mail").key_limits().values()
     assert (stored.text, stored.max_in_flight) == ("customer:{customer_id}", 3)
+    assert stored.rate == Rate(rate=5, period_ms=1_500, burst=2)
 
     rows = {"form-TOTAL_FORMS": 1, "form-INITIAL_FORMS": 1, "_save": "Save", "form-0-id": KeyLimit.objects.get().pk}
     page = reverse("admin:queueapp_keylimit_changelist")
@@ -106,7 +113,7 @@ def test_a_limit_is_added_and_edited_in_the_list(redis_url: str, admin_client: C
 def test_pool_and_pattern_stay_after_creation(away: None, admin_client: Client) -> None:
     row = KeyLimit.objects.create(pool=Pool.objects.create(name="mail"), pattern="all", max_in_flight=1)
     page = reverse("admin:queueapp_keylimit_change", args=[row.pk])
-    assert admin_client.post(page, {"pattern": "other", "max_in_flight": "2"}).status_code == 302
+    assert admin_client.post(page, {"pattern": "other", "max_in_flight": "2", **RATE}).status_code == 302
     row.refresh_from_db()
     assert (row.pattern, row.max_in_flight) == ("all", 2)
 

@@ -17,7 +17,7 @@ from django.utils.functional import Promise
 from queueapp import models
 from queueapp.models import KeyLimit, Pool, Tenant, TenantLimits
 from queueapp.store import shards
-from queueapp.store.records import NewJob, ScopeLimits
+from queueapp.store.records import NewJob, Rate, ScopeLimits
 from queueapp.sync import delivery
 from tests.unit.conftest import SilentStore
 
@@ -142,15 +142,27 @@ def test_limits_are_edited_within_their_tenant(
         "limits-0-lane": "other",
         "limits-0-weight": "4",
         "limits-0-min_share": "2",
+        "limits-0-rate": "100",
+        "limits-0-period_seconds": "60",
+        "limits-0-burst": "10",
+        "limits-0-backlog_limit": "500",
         "limits-1-tenant": row.tenant_id,
         "limits-1-pool": pool.pk,
         "limits-1-lane": "bulk",
         "limits-1-weight": "0.5",
         "limits-1-min_share": "0",
+        "limits-1-period_seconds": "1",
+        "limits-1-burst": "1",
     }
     answer = admin_client.post(reverse("admin:queueapp_tenant_change", args=[row.tenant_id]), form)
     assert answer.status_code == 302, answer.context["errors"]
-    assert shards.reads("mail").scope_limits()["acme", ""] == ScopeLimits(tenant="acme", weight=4.0, min_share=2)
+    assert shards.reads("mail").scope_limits()["acme", ""] == ScopeLimits(
+        tenant="acme",
+        weight=4.0,
+        min_share=2,
+        rate=Rate(rate=100, period_ms=60_000, burst=10),
+        backlog_limit=500,
+    )
     assert ("acme", "other") not in shards.reads("mail").scope_limits()
     assert shards.reads("post").scope_limits() == {
         ("acme", "bulk"): ScopeLimits(tenant="acme", lane="bulk", weight=0.5)

@@ -103,12 +103,12 @@ def test_many_are_retried_and_counted(opened: None, ask: Callable[..., Any]) -> 
     answer = ask("POST", "dead-letters/retry/", body={"ids": ids})
     assert (answer.status_code, answer.json()) == (
         200,
-        {"retried": 3, "already": 1, "gone": 5, "unreached": 0},
+        {"retried": 3, "skipped": 0, "already": 1, "gone": 5, "unreached": 0},
     )
     assert {state_of(job) for job in dead} == {"pending"}
     assert {state_of(job) for job in (theirs, unseen)} == {"dead"}
     again = ask("POST", "dead-letters/retry/", body={"ids": dead})
-    assert again.json() == {"retried": 0, "already": 3, "gone": 0, "unreached": 0}
+    assert again.json() == {"retried": 0, "skipped": 0, "already": 3, "gone": 0, "unreached": 0}
 
 
 @pytest.mark.parametrize(

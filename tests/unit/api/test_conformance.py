@@ -23,6 +23,7 @@ from schemathesis.checks import negative_data_rejection, positive_data_acceptanc
 from queueapp.api import urls
 from queueapp.api.schema import operation_of
 from queueapp.api.view import DuctorView
+from queueapp.models import Schedule
 from queueapp.store import shards
 from tests.unit.api.host import ADD, STATES, job_in
 
@@ -73,7 +74,8 @@ def real(case: Any, jobs: list[str]) -> None:
     """What is there instead of what was generated, where only the project can say what there is."""
     if "job_id" in case.path_parameters:
         case.path_parameters["job_id"] = jobs[len(str(case.path_parameters)) % len(jobs)]
-    for part, there in (("pool_name", "default"), ("tenant_key", "acme")):
+    schedule = Schedule.objects.values_list("pk", flat=True).first()
+    for part, there in (("pool_name", "default"), ("tenant_key", "acme"), ("schedule_id", str(schedule))):
         if part in case.path_parameters:
             case.path_parameters[part] = there
     query = case.query or {}
@@ -106,6 +108,7 @@ def settings_of() -> Callable[[F], F]:
 def test_generated_requests_get_described_answers(described: Any, name: str) -> None:
     """Right ones: as they come, and with names of what there is, which must be taken then."""
     jobs = [job_in(state) for state in STATES]
+    Schedule.objects.create(name="nightly", task=ADD, args=[1], tenant="acme", cron="0 3 * * *")
 
     @settings_of()
     @given(case=described.find_operation_by_id(name).as_strategy(GenerationMode.POSITIVE))

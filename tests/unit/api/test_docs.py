@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 
+from queueapp import Singleton
 from queueapp.api import actions, requests, throttles, urls
 from queueapp.api.grants import PERMISSION
 from queueapp.api.view import CONTENTS, DuctorView
 from queueapp.producer.discovery import registry
-from queueapp.store import connection
+from queueapp.store import connection, shards
+from queueapp.store.ids import LENGTH
+from queueapp.store.records import ScopeLimits
+from tests.unit.api import host
 from tests.unit.api.host import ADD, job_in
 from tests.unit.api.test_isolation import Token, signed_in_only
 
@@ -85,6 +89,19 @@ def throttled(ask: Ask, settings: Any) -> Any:
     return ask("GET", "jobs/")
 
 
+def backlog_full(ask: Ask, settings: Any) -> Any:
+    shards.store("default").configure(1, scopes=[ScopeLimits(tenant="acme", backlog_limit=0)])
+    return ask("POST", "jobs/", body=GOOD)
+
+
+def skipped(ask: Ask, settings: Any) -> Any:
+    single = host.add.using(tenant="acme", singleton=Singleton("k"), on_commit=False)
+    dead = single.enqueue(1)
+    shards.store("default").move_to_dlq([dead.id[-LENGTH:]], "why")
+    single.enqueue(2)
+    return ask("POST", f"jobs/{dead.id}/retry/")
+
+
 def away(ask: Ask, settings: Any) -> Any:
     settings.DUCTOR = {**settings.DUCTOR, "REDIS_URL": "unix:///nonexistent/store.sock"}
     answer = ask("GET", "jobs/")
@@ -115,6 +132,7 @@ COMES_BACK: dict[tuple[str, str], Callable[[Ask, Any], Any]] = {
     ("405", "method_not_allowed"): lambda ask, settings: ask("DELETE", "jobs/"),
     ("409", "conflict"): conflict,
     ("409", "not_waiting"): lambda ask, settings: ask("POST", f"jobs/{job_in('dead')}/cancel/"),
+    ("409", "skipped"): skipped,
     ("409", "not_dead"): lambda ask, settings: ask("POST", f"jobs/{job_in('completed')}/retry/"),
     ("409", "not_completed"): lambda ask, settings: ask("GET", f"jobs/{job_in('pending')}/result/"),
     ("409", "unknown_task"): unknown_task,
@@ -123,6 +141,7 @@ COMES_BACK: dict[tuple[str, str], Callable[[Ask, Any], Any]] = {
         "POST", "jobs/", body=GOOD, **{"Content-Type": "text/plain"}
     ),
     ("429", "throttled"): throttled,
+    ("429", "backlog_full"): backlog_full,
     ("503", "store_unavailable"): away,
 }
 

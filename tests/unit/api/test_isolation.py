@@ -21,7 +21,7 @@ from rest_framework.request import Request
 
 from queueapp.api import urls
 from queueapp.api.view import DuctorView
-from queueapp.models import Pool, Tenant, TenantLimits
+from queueapp.models import Pool, Schedule, Tenant, TenantLimits
 from queueapp.store import shards
 from queueapp.store.ids import new_id
 from tests.unit.api import host
@@ -57,7 +57,9 @@ def guesses() -> list[str]:
 
 def test_every_route_of_the_urlconf_is_tried() -> None:
     assert {pattern.name: str(pattern.pattern) for pattern in urls.urlpatterns} == ROUTES
-    assert {part for route in ROUTES.values() for part in parts(route)} == {"job_id", "pool_name", "tenant_key"}
+    assert {part for route in ROUTES.values() for part in parts(route)} == {
+        *("job_id", "pool_name", "schedule_id", "tenant_key")
+    }
 
 
 @pytest.fixture
@@ -69,6 +71,8 @@ def theirs(opened: None, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     jobs["pending"] = job_in("pending", "globex")
     tenant = Tenant.objects.create(key="globex", name="Globex Secret Corporation")
     TenantLimits.objects.create(pool=Pool.objects.create(name="default"), tenant=tenant, weight=7)
+    for name, values in {"globex's": {"task": ADD, "tenant": "globex"}, "hidden": {"task": host.HIDDEN}}.items():
+        Schedule.objects.create(name=f"globex {name}", args=[1], cron="0 3 * * *", **{"tenant": "acme", **values})
     return jobs
 
 
@@ -86,6 +90,10 @@ def test_another_tenant_s_token_reaches_nothing(
         assert {answer.status_code for answer in answers} == {404}
     elif parts(route) == ["tenant_key"]:
         answers = [ask(verb, filled(route, value)) for value in ("globex", "initech", "_ductor", "x" * 64)]
+        assert {answer.status_code for answer in answers} == {404}
+    elif parts(route) == ["schedule_id"]:
+        nobody_s = [*Schedule.objects.values_list("pk", flat=True), 999, "x", "_", "9" * 30]
+        answers = [ask(verb, filled(route, str(value))) for value in nobody_s]
         assert {answer.status_code for answer in answers} == {404}
     elif parts(route) == ["pool_name"]:
         answers = [ask(verb, filled(route, "default") + "?tenant=" + tenant) for tenant in ("globex", "nobody")]
@@ -112,7 +120,7 @@ def test_another_tenant_s_token_reaches_nothing(
 def test_a_bulk_request_and_many_ids_reach_nothing_either(theirs: dict[str, str], ask: Callable[..., Any]) -> None:
     ids = [*theirs.values(), *guesses()]
     retried = ask("POST", "dead-letters/retry/", body={"ids": ids}).json()
-    assert retried == {"retried": 0, "already": 0, "gone": len(ids), "unreached": 0}
+    assert retried == {"retried": 0, "skipped": 0, "already": 0, "gone": len(ids), "unreached": 0}
     items = ask("POST", "jobs/bulk/", body={"jobs": [BODY, {**BODY, "tenant": "nobody"}]}).json()["results"]
     assert [item["status"] for item in items] == [404, 404]
     assert items[0] == items[1]

@@ -16,6 +16,8 @@ from tests.unit.api import host
 from tests.unit.api.host import job_in
 
 pytestmark = [pytest.mark.urls("tests.unit.api.host"), pytest.mark.django_db]
+OPEN = {"rate": None, "period_seconds": 1.0, "burst": 1, "backlog_limit": None}
+"""Limits that let everything in."""
 
 
 def names(answer: Any, of: str = "name") -> list[str]:
@@ -52,6 +54,7 @@ def test_a_pool_as_a_whole_and_for_one_tenant(opened: None, ask: Callable[..., A
         "tenant": None,
         "paused": True,
         "waiting": 4,
+        "parked": 0,
         "dead": 3,
         "active": 1,
         "scheduled": 3,
@@ -60,6 +63,11 @@ def test_a_pool_as_a_whole_and_for_one_tenant(opened: None, ask: Callable[..., A
         "policy": "tiered",
         "edf_by": None,
         "aging_step_ms": None,
+        "dispatch": "direct",
+        "window": None,
+        "ingress": 0,
+        "ready": 0,
+        "reranking": None,
         "own_share": None,
     }
     mine = ask("GET", "pools/default/").json()
@@ -69,6 +77,7 @@ def test_a_pool_as_a_whole_and_for_one_tenant(opened: None, ask: Callable[..., A
         "tenant": "acme",
         "paused": True,
         "waiting": 1,
+        "parked": 0,
         "dead": 2,
         "active": None,
         "scheduled": None,
@@ -77,6 +86,11 @@ def test_a_pool_as_a_whole_and_for_one_tenant(opened: None, ask: Callable[..., A
         "policy": None,
         "edf_by": None,
         "aging_step_ms": None,
+        "dispatch": None,
+        "window": None,
+        "ingress": None,
+        "ready": None,
+        "reranking": None,
         "fairness": None,
     }
     assert ask("GET", "pools/default/?tenant=globex", tenants="ALL").json()["waiting"] == 3
@@ -161,11 +175,12 @@ def test_a_tenant_with_its_limits(opened: None, ask: Callable[..., Any]) -> None
         "name": "Acme Ltd",
         "pool": "default",
         "waiting": 1,
+        "parked": 0,
         "active": 1,
         "dead": 1,
         "limits": [
-            {"lane": "", "weight": 2.0, "max_in_flight": 1, "min_share": 0, "paused": False},
-            {"lane": "bulk", "weight": 1.0, "max_in_flight": None, "min_share": 0, "paused": True},
+            {"lane": "", "weight": 2.0, "max_in_flight": 1, "min_share": 0, "paused": False, **OPEN},
+            {"lane": "bulk", "weight": 1.0, "max_in_flight": None, "min_share": 0, "paused": True, **OPEN},
         ],
     }
 

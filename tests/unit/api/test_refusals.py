@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
-from django.test import override_settings
+from django.test import Client, override_settings
 
 from queueapp.errors import StoreError, StoreMisconfigured
 from queueapp.models import Tenant
 from queueapp.store import connection, shards
+from queueapp.store.records import Rate, ScopeLimits
 from tests.unit.api import host
 from tests.unit.api.host import ADD
 
@@ -92,3 +94,22 @@ def test_every_fault_of_the_store_is_503(
 @pytest.mark.parametrize("job_id", ["x", "abcdef.0." + "0" * 22, "abcdef.9." + "0" * 22, "%00", "é", "a" * 3000, "..."])
 def test_an_odd_id_is_not_found(opened: None, get: Callable[..., Any], job_id: str) -> None:
     assert get(job_id, "ALL").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"), [({"rate": Rate(rate=2, period_ms=3_000)}, "throttled"), ({"backlog_limit": 1}, "backlog_full")]
+)
+def test_c080_what_may_come_later_is_answered_with_whole_seconds(
+    opened: None, client: Client, post: Callable[..., Any], limits: dict[str, Any], code: str
+) -> None:
+    """C080: HTTP Retry-After is a non-negative whole number rounded up."""
+    shards.store("default").configure(1, scopes=[ScopeLimits(tenant="acme", **limits)])
+    assert post({"task": ADD, "args": [1]}).status_code == 202
+    answer = post({"task": ADD, "args": [2]})
+    assert (answer.status_code, answer.json()["code"]) == (429, code)
+    assert answer["Retry-After"].isdigit()
+    assert int(answer["Retry-After"]) == (2 if code == "throttled" else 300)
+    jobs = json.dumps({"jobs": [{"task": ADD, "args": [3]}, {"task": ADD, "args": [4]}]})
+    many = client.post("/api/jobs/bulk/", jobs, content_type="application/json", headers={"X-Tenants": "acme"})
+    [one, two] = many.json()["results"]
+    assert (one["status"], two["status"], one["error"]["code"]) == (429, 429, code)

@@ -9,12 +9,14 @@ from itertools import count
 from typing import Any
 
 import pytest
+import redis
 
 from queueapp.codec import encode_arguments
 from queueapp.store.ids import new_id
 from queueapp.store.keys import ShardKeys
 from queueapp.store.records import Completed, Failed, LeasedJob, NewJob
 from queueapp.store.store import Store
+from tests.lua.harness import Shard
 
 
 @dataclass
@@ -66,3 +68,9 @@ class Scene:
 @pytest.fixture
 def scene(store: Store, shard_keys: ShardKeys) -> Scene:
     return Scene(store, shard_keys)
+
+
+@pytest.fixture
+def shard(store: Store, redis_client: redis.Redis, shard_keys: ShardKeys) -> Shard:
+    """The pool `default` under a clock that the test moves; recounted after the test by `store`."""
+    return Shard(redis_client, shard_keys)

@@ -57,7 +57,7 @@ def test_by_its_tenant_s_pace_where_its_lane_is_the_tenant_s_only_one(facts: dic
     alone = replace(WAITING, lane_turns=1, tenant_started=5, started=60, window_ms=60_000, **facts)
     assert seconds(said(alone)) == (120.0, 120.0)
     assert said(alone).basis.startswith("9 jobs of its tenant before it, and 5 jobs of the tenant started in the last")
-    for other in ({"lane_turns": 2}, {"others": 1}, {"tenant_started": 0}, {"place": None}):
+    for other in ({"lane_turns": 2}, {"others": 1}, {"tenant_started": 0}, {"place": None}, {"place_exact": False}):
         assert not said(replace(alone, **other)).basis.startswith("9 jobs of its tenant")
 
 
@@ -106,6 +106,16 @@ def test_in_words() -> None:
         assert in_words(Estimate(of="start", earliest=earliest, latest=latest, basis="so")) == text
 
 
+def test_what_is_not_known_exactly_is_not_said_exactly() -> None:
+    facts = replace(WAITING, place_exact=False, ahead=0, ahead_exact=False)
+    assert sentence_of(reasons_of(facts, WHOLE)) == "It waits for its turn: it is 10th or later in its lane."
+    assert sentence_of(reasons_of(replace(facts, ahead=3), WHOLE)) == (
+        "It waits for its turn: it is 10th or later in its lane, and at least 3 jobs of the pool start before it under "
+        "the policy tiered."
+    )
+    assert reasons_of(replace(facts, ahead_exact=True), WHOLE)[0].kind is Kind.NEXT
+
+
 def test_a_key_names_its_text_to_those_who_may_see_contents_and_holders_of_one_s_own_tenants() -> None:
     holders = (Holder(id="a", tenant="globex"), Holder(id="b", tenant="acme"))
     key = KeyFacts(digest="d", text="customer:42", limit=2, used=2, holders=holders)
@@ -114,10 +124,10 @@ def test_a_key_names_its_text_to_those_who_may_see_contents_and_holders_of_one_s
         (WHOLE, "one of its concurrency keys is full: 2 of 2 running, held by p.a, p.b", ("p.a", "p.b")),
         (
             replace(WHOLE, contents=True, tenants={"acme"}),
-            "its concurrency key 'customer:42' is full: 2 of 2 running, held by p.b and 1 more",
+            "its concurrency key 'customer:42' is full, held among others by p.b",
             ("p.b",),
         ),
-        (replace(WHOLE, tenants={"initech"}), "one of its concurrency keys is full: 2 of 2 running", ()),
+        (replace(WHOLE, tenants={"initech"}), "one of its concurrency keys is full", ()),
     ):
         reasons = reasons_of(facts, reader)
         assert (reasons[0].kind, reasons[0].text, reasons[0].held_by) == (Kind.KEY_FULL, text, held_by)
@@ -128,5 +138,5 @@ def test_a_key_names_its_text_to_those_who_may_see_contents_and_holders_of_one_s
 def test_a_key_that_has_just_become_free_is_said_to_be() -> None:
     facts = replace(WAITING, parked=True, keys=(KeyFacts(digest="d", text="t", limit=None, used=9),))
     assert sentence_of(reasons_of(facts, WHOLE)) == (
-        "A slot of its concurrency key is free again, and is offered to it within a second."
+        "A slot of its concurrency key is free again, and those that wait for it are offered it in turn."
     )

@@ -126,9 +126,11 @@ def test_what_would_run_next_ends_somewhere(scene: Scene) -> None:
     assert (len(page.jobs), page.next_cursor, page.total) == (20, None, MAX_NEXT + 50)
 
 
-@pytest.mark.parametrize("state", ["", "ready", "PENDING", "dead "])
+@pytest.mark.parametrize("state", ["", "blocked", "PENDING", "dead "])
 def test_a_state_that_there_is_not(state: str) -> None:
-    with pytest.raises(InvalidOption, match="there are pending, scheduled, active, dead, ended"):
+    with pytest.raises(
+        InvalidOption, match="there are ingress, pending, ready, scheduled, backlog, active, dead, ended"
+    ):
         list_jobs("default", state)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queueapp.inspection.shares import (
@@ -31,6 +31,7 @@ def close(one: float, two: float, scale: float = 0.0) -> bool:
     return math.isclose(one, two, rel_tol=1e-9, abs_tol=1e-9 * max(1.0, scale))
 
 
+@settings(deadline=None)
 @given(capacity=units, asked=askers)
 def test_water_filling_deals_out_all_there_is_and_to_nobody_more_than_asked(
     capacity: float, asked: list[tuple[float, float]]
@@ -41,6 +42,7 @@ def test_water_filling_deals_out_all_there_is_and_to_nobody_more_than_asked(
     assert all(0 <= got <= demand for got, demand in zip(granted, demands, strict=True))
 
 
+@settings(deadline=None)
 @given(capacity=units, asked=askers)
 def test_who_lacks_something_has_as_much_for_its_weight_as_anybody(
     capacity: float, asked: list[tuple[float, float]]
@@ -53,6 +55,7 @@ def test_who_lacks_something_has_as_much_for_its_weight_as_anybody(
             assert close(got / weight, most, capacity / weight)
 
 
+@settings(deadline=None)
 @given(capacity=units, asked=askers.filter(bool))
 def test_a_part_of_the_tenants_with_what_these_had_is_dealt_out_alike(
     capacity: float, asked: list[tuple[float, float]]
@@ -73,11 +76,13 @@ def test_water_filling_by_hand() -> None:
     assert water_fill(10, [], []) == []
 
 
+@settings(deadline=None)
 @given(st.lists(units, min_size=1, max_size=50))
 def test_jain_lies_between_one_nth_and_one(values: list[float]) -> None:
     assert 1 / len(values) - 1e-12 <= jain(values) <= 1
 
 
+@settings(deadline=None)
 @given(value=st.floats(min_value=1e-300, max_value=1e300), number=st.integers(1, 50))
 def test_jain_of_equals_and_of_one_who_has_all(value: float, number: int) -> None:
     assert jain([value] * number) == pytest.approx(1)
@@ -134,6 +139,7 @@ def test_without_any_service_nobody_is_behind() -> None:
     assert shares([]) == []
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.builds(
@@ -209,7 +215,7 @@ class TestLag:
 
     def test_of_wfq_is_what_the_clock_has_passed(self) -> None:
         places = [Place(position=90, weight=2, largest=7), Place(position=110, weight=2, largest=0)]
-        assert [(lag.units, lag.bound) for lag in lags_of_wfq(places, 100, cost=50)] == [(20, 7), (0, 50)]
+        assert [(lag.units, lag.bound) for lag in lags_of_wfq(places, 100, 1, cost=50)] == [(20, 7), (0, 50)]
 
     def test_of_ring_is_counted_in_turns_of_others(self) -> None:
         assert [(lag.units, lag.bound) for lag in lags_of_ring([0, 2], 3)] == [(2, 2), (0, 2)]

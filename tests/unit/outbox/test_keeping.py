@@ -19,7 +19,7 @@ from queueapp.producer import client, outbox, sending
 from queueapp.producer.outbox import job_of
 from queueapp.producer.preparation import Prepared, prepare
 from queueapp.store.ids import new_id
-from queueapp.store.records import KeyUse, NewJob
+from queueapp.store.records import DebounceUse, KeyUse, NewJob, SingletonUse
 from queueapp.store.store import Store
 from tests.producing import add, chosen
 from tests.unit.outbox.away import kept, store_away
@@ -44,7 +44,9 @@ class TestKeeping:
             field.name: 7 if field.type in ("int", "float") else "seven" for field in fields(NewJob)
         }
         key = KeyUse(digest="d" * 22, text="customer:7", limit=2, pattern="p" * 22)
-        values |= {"keys": (key, replace(key, digest="e" * 22))}
+        values |= {"keys": (key, replace(key, digest="e" * 22)), "parks": True}
+        values |= {"debounce": DebounceUse(digest="f" * 22, period_ms=7, most_ms=8)}
+        values |= {"singleton": SingletonUse(digest="g" * 22, mode="next")}
         values |= {"id": new_id(), "tier": "continue", "payload": b"\x00\xff", "delay_ms": 0, "expires_after_ms": 0}
         job = NewJob(**values)
         assert all(getattr(job, field.name) != field.default for field in fields(job) if not field.name.endswith("_ms"))

@@ -68,30 +68,20 @@ def test_nothing_is_in_force_before_the_commit(commit: Callable[[], Any], pool: 
     assert len(scopes()) == 1
 
 
-def test_a_deletion_that_was_rolled_back_does_not_name_the_pool_for_ever(
-    commit: Callable[[], Any], pool: Pool, tenant: Tenant
+@pytest.mark.parametrize("of", [Pool, Tenant])
+def test_a_deletion_that_was_rolled_back_names_nothing_for_ever(
+    commit: Callable[[], Any], pool: Pool, tenant: Tenant, of: type[Pool | Tenant]
 ) -> None:
-    kept = pool.pk
+    """What was to be deleted has another name when its limits are delivered."""
+    kept = {"pool_id": pool.pk, "tenant_id": tenant.pk}
     with transaction.atomic():
-        pool.delete()
+        (pool if of is Pool else tenant).delete()
         transaction.set_rollback(True)
-    Pool.objects.filter(pk=kept).update(name="post")
+    Pool.objects.filter(pk=kept["pool_id"]).update(name="post")
+    Tenant.objects.filter(pk=kept["tenant_id"]).update(key="other")
     with commit():
-        TenantLimits.objects.create(pool_id=kept, tenant=tenant, weight=4)
-    assert scopes("post") == {("acme", ""): ScopeLimits(tenant="acme", weight=4.0)}
-
-
-def test_a_deletion_that_was_rolled_back_does_not_name_the_tenant_for_ever(
-    commit: Callable[[], Any], pool: Pool, tenant: Tenant
-) -> None:
-    kept = tenant.pk
-    with transaction.atomic():
-        tenant.delete()
-        transaction.set_rollback(True)
-    Tenant.objects.filter(pk=kept).update(key="other")
-    with commit():
-        TenantLimits.objects.create(pool=pool, tenant_id=kept, weight=4)
-    assert scopes() == {("other", ""): ScopeLimits(tenant="other", weight=4.0)}
+        TenantLimits.objects.create(**kept, weight=4)
+    assert scopes("post") == {("other", ""): ScopeLimits(tenant="other", weight=4.0)}
 
 
 def test_what_was_rolled_back_with_its_savepoint_is_not_in_force(
@@ -177,7 +167,7 @@ def test_a_tenant_without_limits_asks_nothing_of_the_store(away: None, commit: C
     assert caplog.records == []
 
 
-def test_the_policy_of_a_pool_with_jobs_waits_and_the_rest_does_not(commit: Callable[[], Any], caplog: Any) -> None:
+def test_the_policy_of_a_pool_with_jobs_changes_at_once(commit: Callable[[], Any], caplog: Any) -> None:
     with commit():
         pool = Pool.objects.create(name="mail", policy="tiered")
     job = NewJob(id="0" * 22, task="shop.tasks.send", tenant="acme", payload=b"{}", fingerprint="0" * 16)
@@ -186,11 +176,29 @@ def test_the_policy_of_a_pool_with_jobs_waits_and_the_rest_does_not(commit: Call
     with commit():
         pool.policy, pool.paused = "fifo", True
         pool.save()
-    assert shards.reads("mail").configured() == PoolConf(policy="tiered", paused=True)
-    assert "the policy of a pool changes once nothing waits" in caplog.text
-    store.cancel([job.id])
-    sync.repair()
     assert shards.reads("mail").configured() == PoolConf(policy="fifo", paused=True)
+    assert caplog.text == ""
+    assert store.verify() == []
+
+
+def test_a_second_change_of_policy_waits_for_the_first_and_the_rest_does_not(
+    commit: Callable[[], Any], caplog: Any
+) -> None:
+    with commit():
+        pool = Pool.objects.create(name="mail", policy="tiered")
+    job = NewJob(id="0" * 22, task="shop.tasks.send", tenant="acme", payload=b"{}", fingerprint="0" * 16)
+    store = shards.store("mail")
+    store.enqueue([job])
+    for policy, paused in (("fifo", False), ("priority", True)):
+        with commit():
+            pool.policy, pool.paused = policy, paused
+            pool.save()
+    assert shards.reads("mail").configured() == PoolConf(policy="fifo", paused=True)
+    assert "the policy of a pool changes once the change before it is through" in caplog.text
+    while store.rerank().more:
+        pass
+    sync.repair()
+    assert shards.reads("mail").configured() == PoolConf(policy="priority", paused=True)
     assert store.verify() == []
 
 

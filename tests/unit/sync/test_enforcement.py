@@ -94,9 +94,11 @@ def test_many_differences_in_pages_and_the_text_stays_short(
 def test_a_policy_that_has_to_wait_is_said(redis_url: str, pool: Pool) -> None:
     job = NewJob(id="0" * 22, task="t", tenant="acme", payload=b"{}", fingerprint="0" * 16)
     shards.store("mail").enqueue([job])
-    Pool.objects.update(policy="fifo", paused=True)
-    assert "The policy changes once nothing waits in the pool" in ductor("mail")
-    assert shards.reads("mail").configured() == PoolConf(policy="tiered", paused=True)
+    Pool.objects.update(policy="fifo")
+    assert "The policy changes" not in ductor("mail")
+    Pool.objects.update(policy="ring", paused=True)
+    assert "The policy changes once the change before it is through" in ductor("mail")
+    assert shards.reads("mail").configured() == PoolConf(policy="fifo", paused=True)
 
 
 def test_somebody_who_saves_meanwhile_does_not_stop_it(changed: None, monkeypatch: pytest.MonkeyPatch) -> None:

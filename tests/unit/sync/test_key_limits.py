@@ -14,8 +14,9 @@ from django.test import override_settings
 
 from queueapp import Key, sync, task
 from queueapp.codec import digest
-from queueapp.errors import InvalidOption, NotYet
+from queueapp.errors import InvalidOption
 from queueapp.models import KeyLimit, Pool, Tenant, TenantLimits
+from queueapp.policies.registry import DIRECT
 from queueapp.producer.discovery import registry
 from queueapp.store import shards
 from queueapp.store.ids import new_id
@@ -157,13 +158,16 @@ def test_a_host_s_test_has_them_in_force(redis_url: str, pool: Pool) -> None:
 
 @pytest.mark.parametrize("policy", Pool.Policy.values)
 def test_a_policy_is_in_force_with_its_parameters(commit: Callable[[], Any], policy: str) -> None:
+    dispatch: Any = "direct" if policy in DIRECT else "scheduled"
+    values = {"policy": policy, "dispatch": dispatch, "dispatch_window": 7}
     with commit():
-        Pool.objects.create(name="mail", policy=policy, edf_by="latest_start", aging_step_seconds=0.0015)
-    assert shards.reads("mail").configured() == PoolConf(policy=policy, by="latest_start", step_ms=2)
+        Pool.objects.create(name="mail", edf_by="latest_start", aging_step_seconds=0.0015, **values)
+    in_force = shards.reads("mail").configured()
+    assert in_force == PoolConf(policy=policy, by="latest_start", step_ms=2, dispatch=dispatch, window=7)
 
 
 @pytest.mark.parametrize(
-    ("policy", "values", "waits"),
+    ("policy", "values", "ranks"),
     [
         ("edf", {"edf_by": "latest_start"}, True),
         ("aging", {"aging_step_seconds": 5}, True),
@@ -173,12 +177,11 @@ def test_a_policy_is_in_force_with_its_parameters(commit: Callable[[], Any], pol
     ],
     ids=repr,
 )
-def test_a_parameter_that_ranks_anew_waits_as_a_policy_does(
-    commit: Callable[[], Any], caplog: Any, policy: str, values: dict[str, Any], waits: bool
+def test_a_parameter_that_ranks_anew_does_so_as_a_policy_does(
+    commit: Callable[[], Any], caplog: Any, policy: str, values: dict[str, Any], ranks: bool
 ) -> None:
     with commit():
         pool = Pool.objects.create(name="mail", policy=policy)
-    before = shards.reads("mail").configured()
     job = NewJob(id=new_id(), task="shop.tasks.send", tenant="acme", payload=b"{}", fingerprint="0" * 16)
     store = shards.store("mail")
     store.enqueue([job])
@@ -188,25 +191,17 @@ def test_a_parameter_that_ranks_anew_waits_as_a_policy_does(
     with commit():
         pool.save()
 
-    in_force = shards.reads("mail").configured()
-    assert in_force.paused, "whatever else was saved does not wait"
-    assert ((in_force.by, in_force.step_ms) == (before.by, before.step_ms)) == waits
-    assert ("the policy of a pool changes once nothing waits" in caplog.text) == waits
-    if waits:
-        assert "  The policy changes once nothing waits in the pool; all else is in force." in ductor("mail")
-    store.cancel([job.id])
-    sync.repair()
     assert shards.reads("mail").configured() == intent.wanted_pool("mail")
+    assert (shards.reads("mail").overview().reranking is not None) == ranks
+    assert caplog.text == ""
     assert store.verify() == []
 
 
-@pytest.mark.parametrize(("policy", "error"), [("drr", NotYet), ("lottery", NotYet), ("fifa", InvalidOption)])
-def test_a_policy_of_the_settings_that_cannot_be_is_refused_by_name(
-    redis_url: str, policy: str, error: type[Exception]
-) -> None:
+@pytest.mark.parametrize("policy", ["drr", "lottery", "fifa"])
+def test_a_policy_of_the_settings_that_cannot_be_is_refused_by_name(redis_url: str, policy: str) -> None:
     Pool.objects.create(name="zulu", paused=True)
     with override_settings(DUCTOR={**django_settings.DUCTOR, "POOLS": {"mail": {"POLICY": policy}}}):
-        with pytest.raises(error, match=f"policy '{policy}' of the pool 'mail'"):
+        with pytest.raises(InvalidOption, match=f"policy '{policy}' of the pool 'mail'"):
             sync.repair()
         assert shards.reads("zulu").configured().paused, "the others have their turn"
         with pytest.raises(CommandError, match=policy):

@@ -10,20 +10,32 @@ end
 local found = {}
 local KINDS = {}
 for kind in string.gmatch('job run result errors data lanes q qc ltags dead deadgroup slots idem worker '
-  .. 'held done served heads blocked', '%S+') do
+  .. 'held done served heads blocked turns flushed bl blc single deb gcra', '%S+') do
   KINDS[kind] = true
   found[kind] = {}
 end
 local SINGLE = {}
 for name in string.gmatch('walk floor heads tags policy conf limits active scheduled expiring dead deadgroups ended '
   .. 'counts stats tasks names est wake wake:standby workers waiters leader fence quarantine tenants '
-  .. 'sublanes parked waitkeys keysets keynames keyusers', '%S+') do
+  .. 'sublanes parked waitkeys keysets keynames keyusers marks ready ingress entered corrections wake:leader '
+  .. 'backlog blturns blcturns once', '%S+') do
   SINGLE[name] = true
 end
+local IN_LINE = {} -- those of the waiting work, whose names begin with the mark of their generation
+for name in string.gmatch('walk floor heads lanes q qc tags ltags policy '
+  .. 'sublanes parked blocked turns waitkeys', '%S+') do
+  IN_LINE[name] = true
+end
+local older = {} -- those of the generation before: name → true
 for _, key_ in ipairs(redis.call('KEYS', P .. '*')) do
-  local name = string.sub(key_, #P + 1)
+  local mark, name = string.match(key_, '^(~?)(.*)$', #P + 1)
   local kind, rest = string.match(name, '^(%a+):(.+)$')
-  if SINGLE[name] then
+  local in_line = IN_LINE[kind or name]
+  if in_line and pool.old and mark == pool.old.mark then
+    older[name] = true
+  elseif mark ~= (in_line and pool.mark or '') then
+    report('stray key %s%s', mark, name)
+  elseif SINGLE[name] then
     -- a key of its own
   elseif kind and KINDS[kind] then
     found[kind][rest] = key_
@@ -33,7 +45,7 @@ for _, key_ in ipairs(redis.call('KEYS', P .. '*')) do
 end
 
 local function members(set)
-  return redis.call('ZRANGE', P .. set, 0, -1)
+  return redis.call('ZRANGE', (IN_LINE[string.match(set, '^%a+')] and W or P) .. set, 0, -1)
 end
 
 -- id → the one index in which it stands.
@@ -44,7 +56,7 @@ local function stands(id, index)
 end
 for _, tier in ipairs({'q', 'qc'}) do
   for name in pairs(found[tier]) do
-    local listed = redis.call('ZRANGE', P .. tier .. ':' .. name, 0, -1, 'WITHSCORES')
+    local listed = redis.call('ZRANGE', W .. tier .. ':' .. name, 0, -1, 'WITHSCORES')
     for i = 1, #listed, 2 do
       local id = id_of(listed[i])
       if string.sub(id, 1, 1) == '@' then -- a sub-lane
@@ -56,8 +68,16 @@ for _, tier in ipairs({'q', 'qc'}) do
     end
   end
 end
-for index, code in pairs({scheduled = 's', active = 'a', dead = 'd', ended = 'e'}) do
+--- @include "audit_old"
+for index, code in pairs({scheduled = 's', backlog = 'b', ready = 'r', active = 'a', dead = 'd', ended = 'e'}) do
   for _, id in ipairs(members(index)) do stands(id, code) end
+end
+
+-- Jobs with an entry in ingress. Entries of jobs that have left it stay until somebody admits them.
+local has_entry = {}
+for _, entry in ipairs(redis.call('XRANGE', P .. 'ingress', '-', '+')) do
+  local id = string.match(entry[2][2] or '', '^([^|]+)|')
+  if id then has_entry[id] = true end
 end
 
 -- Every row names the index in which it stands. `info[id]` = {t, l, state, run, row}.
@@ -70,9 +90,10 @@ for id in pairs(ids) do
   local row = found.job[id] and read_row(id)
   local run = found.run[id] and read_run(id)
   local state = row and row.state ~= 'h' and not run and row.state or (run and run.s)
-  if row and row.state ~= 'h' and run and run.s ~= 'a' then
+  if row and row.state ~= 'h' and run and run.s ~= 'a' and run.s ~= 'r' then
     report('%s has a hash in state %s but its row says %s', id, run.s, row.state)
   end
+  if state == 'i' and not place[id] and has_entry[id] then place[id] = 'i' end
   if not state then
     report('%s stands in %s without a readable row', id, tostring(place[id]))
   elseif place[id] ~= state then
@@ -86,7 +107,7 @@ for id in pairs(ids) do
     report('%s of %s|%s stands in %s', id, t, l, queued[id])
   end
   if state == 'p' and row and tonumber(row.seq, 16) == 0 then report('%s is pending without a place', id) end
-  if state == 'p' and row and pool.ties and placed[id] ~= row.seq then
+  if state == 'p' and row and placed[id] and placed[id] ~= '' and placed[id] ~= row.seq then
     report('%s stands at %s, its row says %s', id, tostring(placed[id]), row.seq)
   end
   info[id] = {t = t, l = l, state = state, run = run, row = row}

@@ -2,11 +2,25 @@
 -- `pointers` are the members of lanes that stand for sub-lanes: set → {member, rank}.
 local parked = {}
 do
-  local stored = redis.call('HGETALL', P .. 'parked')
+  local stored = redis.call('HGETALL', W .. 'parked')
   for i = 1, #stored, 2 do parked[stored[i]] = stored[i + 1] end
 end
 
 local function key_set_of(set) return string.match(set, '|@(.+)$') end
+
+-- Sub-lane `set` waits for the key at the place of its head, and is found from the key's own set (waiters.lua).
+local function waits_at(set, digest, head)
+  for _, key in ipairs(keyset(key_set_of(set))) do
+    if key.digest == digest then
+      local class = string.format('%.0f|%s', key.limit, key.pattern)
+      local group = pool.ordered and '*' or string.match(set, ':([^|]+)|')
+      local outer = W .. 'blocked:' .. digest
+      return redis.call('ZSCORE', outer, class) and redis.call('ZSCORE', outer .. '|' .. class, group)
+        and redis.call('ZSCORE', outer .. '|' .. class .. '|' .. group, tie_of(head[1]) .. set) == head[2]
+    end
+  end
+  return false
+end
 
 -- Each sub-lane stands in its lane or waits for one key that it has, at the place of its head. `standing` are the keys
 -- of those in lanes.
@@ -16,10 +30,10 @@ for _, tier in ipairs({'q', 'qc'}) do
     local set = tier .. ':' .. name
     local ks = key_set_of(set)
     if ks then
-      local head = redis.call('ZRANGE', P .. set, 0, 0, 'WITHSCORES')
+      local head = redis.call('ZRANGE', W .. set, 0, 0, 'WITHSCORES')
       local pointer, digest = pointers[set], parked[set]
       subs[set] = true
-      if not redis.call('ZSCORE', P .. 'sublanes', set) then report('sublanes lacks %s', set) end
+      if not redis.call('ZSCORE', W .. 'sublanes', set) then report('sublanes lacks %s', set) end
       if #keyset(ks) == 0 then report('keysets lacks %s of %s', ks, set) end
       if pointer and digest then report('%s stands in its lane and waits for %s', set, digest) end
       if not pointer and not digest then report('%s stands nowhere', set) end
@@ -29,9 +43,7 @@ for _, tier in ipairs({'q', 'qc'}) do
       if pointer then
         for _, key in ipairs(keyset(ks)) do standing[key.digest] = true end
       end
-      if digest and redis.call('ZSCORE', P .. 'blocked:' .. digest, set) ~= head[2] then
-        report('blocked:%s has not %s at its head', digest, set)
-      end
+      if digest and not waits_at(set, digest, head) then report('blocked:%s has not %s at its head', digest, set) end
     end
   end
 end
@@ -40,7 +52,7 @@ for set in pairs(pointers) do
 end
 for set, digest in pairs(parked) do
   if not subs[set] then report('parked holds %s, which is empty', set) end
-  local due, full = redis.call('ZSCORE', P .. 'waitkeys', digest), full_key(key_set_of(set))
+  local due, full = redis.call('ZSCORE', W .. 'waitkeys', digest), full_key(key_set_of(set))
   if not due then report('waitkeys lacks %s', digest) end
   if due and not full and not standing[digest] and tonumber(due) > now then
     report('%s waits for %s, which is free and offered to nobody', set, digest)
@@ -49,13 +61,31 @@ end
 for _, set in ipairs(members('sublanes')) do
   if not subs[set] then report('sublanes holds %s, which is empty', set) end
 end
-for digest in pairs(found.blocked) do
-  for _, set in ipairs(members('blocked:' .. digest)) do
-    if parked[set] ~= digest then report('blocked:%s holds %s wrongly', digest, set) end
+local waited_for, inside = {}, {}
+for name in pairs(found.blocked) do
+  local digest, class, group = string.match(name, '^([^|]+)|?([^|]*|?[^|]*)|?([^|]*)$')
+  waited_for[digest] = waited_for[digest] or false
+  for _, member in ipairs(members('blocked:' .. name)) do
+    if class == '' then
+      waited_for[digest] = true
+      if not found.blocked[digest .. '|' .. member] then report('blocked:%s holds %s: nobody waits', name, member) end
+    elseif group == '' then
+      if not found.blocked[name .. '|' .. member] then report('blocked:%s holds %s: nothing waits', name, member) end
+    elseif parked[id_of(member)] ~= digest or inside[id_of(member)] then
+      report('blocked:%s holds %s wrongly', digest, member)
+    else
+      inside[id_of(member)] = true
+    end
   end
 end
+for digest, is_there in pairs(waited_for) do
+  if not is_there then report('blocked:%s is not there', digest) end
+end
+for digest in pairs(found.turns) do
+  if not waited_for[digest] then report('turns:%s is kept, but nobody waits', digest) end
+end
 for _, digest in ipairs(members('waitkeys')) do
-  if not found.blocked[digest] then report('waitkeys holds %s, for which nobody waits', digest) end
+  if not waited_for[digest] then report('waitkeys holds %s, for which nobody waits', digest) end
 end
 
 -- Key sets live as long as jobs with them, texts as long as key sets. What was set aside may have left its set behind.

@@ -31,16 +31,19 @@ local function charge(t, l, row, r, for_minimum)
 end
 
 -- Which tenants have waiting jobs, as this call found it.
+local load_waiting, has_waiting
+do -- a script has 200 local names at most
 local waits = {}
 
-local function load_waiting(names)
+function load_waiting(names)
   local found = redis.call('ZMSCORE', P .. 'tenants', unpack(names))
   for i, t in ipairs(names) do waits[t] = (tonumber(found[i] or nil) or 0) > 0 end
 end
 
-local function has_waiting(t)
+function has_waiting(t)
   if waits[t] == nil then load_waiting({t}) end
   return waits[t]
+end
 end
 
 -- The true cost of a run corrects what was charged; `set` = the handler set it. Answers the new charge and the tenant's
@@ -50,7 +53,11 @@ local function settle(run, actual, set)
   if not x or (estimated ~= '1' and not set) then return nil end
   local d, packed = actual - tonumber(x), string.format('%.17g|%s|%s|%s', actual, wt, wl, estimated .. minimum)
   if d == 0 then return nil end
-  count_correction(run.t, tonumber(x), actual)
+  count_correction(run.t, tonumber(x), actual, minimum == 'f')
+  if run.gn ~= pool.gen then return packed, 0 end -- it was charged by turns that are no more
+  if pool.mirrored and wt == '0' and minimum == '' then
+    redis.call('ZINCRBY', P .. 'corrections', string.format('%.17g', d), run.t .. '|' .. run.l)
+  end
   if not pool.tiered or wt == '0' then return packed, 0 end -- counted, and no turn was charged
   local root, T = node(''), node(run.t)
   if not root.order then load_order(root, 17) end

@@ -12,13 +12,13 @@ end
 
 -- Remembers the moment (at most one write a second) and clamps `now`. Scripts that write times call it first.
 local function tick()
-  local last = tonumber(redis.call('HGET', P .. 'policy', 'clock') or 0)
+  local last = tonumber(redis.call('HGET', P .. 'marks', 'clock') or 0)
   if now < last and last - now <= 5000 then
     now = last
   elseif now < last then
     redis.call('HINCRBY', P .. 'stats', 'clock_steps', 1)
-    redis.call('HSET', P .. 'policy', 'clock', now)
+    redis.call('HSET', P .. 'marks', 'clock', now)
   elseif now - last >= 1000 then
-    redis.call('HSET', P .. 'policy', 'clock', now)
+    redis.call('HSET', P .. 'marks', 'clock', now)
   end
 end

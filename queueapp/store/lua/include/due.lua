@@ -12,7 +12,7 @@ local function quarantine(set, id)
   local row, run = read_row(id), read_run(id)
   local ks = run and run.k or row and row.keys
   if ks and set ~= 'expiring' then use_keys(ks, -1) end -- there it still stands in its queue, too
-  if set == 'scheduled' then
+  if set == 'scheduled' or set == 'backlog' then
     local t = row and row.tenant or run and run.t
     if t then count_waiting(t, -1) else redis.call('HINCRBY', P .. 'counts', 'w', -1) end
   end
@@ -30,6 +30,9 @@ local function waiting_row(id)
   return row, row.state
 end
 
+--- @include "ready"
+--- @include "admission"
+--- @include "draw"
 -- Waiting jobs whose expires_after passed → ended (expired).
 local function expire_due(limit)
   local ids, expired = due_ids('expiring', limit), 0
@@ -37,8 +40,8 @@ local function expire_due(limit)
     local row, state, run = waiting_row(id)
     if not row then
       quarantine('expiring', id)
-    elseif state == 'p' or state == 's' then
-      leave_waiting(id, row, state)
+    elseif WAITING[state] then
+      leave_waiting(id, row, state, run)
       to_ended(id, 'expired', not run and identity(row) or nil, row.keys)
       expired = expired + 1
     else
@@ -48,7 +51,7 @@ local function expire_due(limit)
   return expired, #ids == limit
 end
 
--- Scheduled jobs whose time has come → pending, with a new place in line.
+-- Scheduled jobs whose time has come → pending or ingress, with a new place in line.
 local function promote(limit)
   local ids, promoted = due_ids('scheduled', limit), 0
   if #ids == 0 then return 0, false end
@@ -61,12 +64,8 @@ local function promote(limit)
       remove_from('scheduled', id) -- moved by this very call
     else
       local n = seq + i - 1
-      if run then
-        redis.call('HSET', P .. 'run:' .. id, 's', 'p')
-        read_history(run)
-      end
-      write_place(id, run and 'h' or 'p', hex(n))
-      to_pending(id, row.tenant, row.lane, row.tier, rank(row, n, ready_of(row, run)), hex(n), row.keys)
+      if run then read_history(run) end
+      place_anew(id, row, run, n, ready_of(row, run))
       remove_from('scheduled', id)
       promoted = promoted + 1
     end

@@ -41,8 +41,11 @@ function estimate(task, t)
   if pool.unit ~= 'ms' then return 1 end
   local field = task .. '|' .. t
   if estimates[field] == nil then
-    local wanted = {{task, t}}
-    for _, other in ipairs(reach) do push(wanted, {task, other}) end
+    local wanted, asked = {{task, t}}, {[t] = true}
+    for _, other in ipairs(reach) do
+      if not asked[other] then push(wanted, {task, other}) end
+      asked[other] = true
+    end
     load_estimates(wanted)
   end
   local own = estimates[field]

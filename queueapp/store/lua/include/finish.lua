@@ -14,7 +14,10 @@ end
 function end_lease(run)
   remove_from('active', run.id)
   append(held, run.w, run.id)
-  if release_slots(run.t, run.l, run.id) then touch(run.t, run.l) end
+  if release_slots(run.t, run.l, run.id) then
+    freed[run.t] = true
+    push(moves.freed, {run.t, run.l})
+  end
   if run.k then sub.release(run.k, run.id) end
 end
 

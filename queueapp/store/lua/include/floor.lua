@@ -32,8 +32,8 @@ function floor.flush(root)
     if inside then push(add, S, tie .. t) end
     if stored and not (inside and stored == tie) then push(remove, stored .. t) end
   end
-  variadic('ZADD', P .. 'floor', add)
-  variadic('ZREM', P .. 'floor', remove)
+  variadic('ZADD', W .. 'floor', add)
+  variadic('ZREM', W .. 'floor', remove)
   floor.dirty = {}
 end
 
@@ -43,7 +43,7 @@ function floor.load(root, n)
   for t in pairs(floor.dirty) do changed[t] = true end
   for t in pairs(root.dirty) do changed[t] = true end
   for _ in pairs(changed) do n = n + 1 end
-  found = redis.call('ZRANGE', P .. 'floor', 0, n + root.skipped - 1, 'WITHSCORES')
+  found = redis.call('ZRANGE', W .. 'floor', 0, n + root.skipped - 1, 'WITHSCORES')
   floor.order, floor.bound, floor.tie = {}, nil, root.tie
   for i = 1, #found, 2 do
     local m = found[i]
@@ -60,7 +60,7 @@ end
 -- Before the first pick of a call.
 function floor.begin(root, n)
   if not pool.floors then return end
-  floor.run = tonumber(redis.call('HGET', P .. 'policy', 'floor_run') or 0)
+  floor.run = tonumber(redis.call('HGET', W .. 'policy', 'floor_run') or 0)
   floor.run0 = floor.run
   floor.load(root, n)
 end

@@ -8,6 +8,7 @@
 --   slots:k:<digest> ZSET  leases by start; of every job with keys, whatever the limits are now
 --   conf keyed       something of the above is there; without it no script looks for any of it
 local keysets, key_uses = {}, {}
+local key_charges = {} -- digest → tenant → what this call's leases cost its turn at the key (waiters.lua)
 
 local function parse_keys(packed)
   local found = {}
@@ -56,12 +57,18 @@ local function full_key(ks, but)
   return nil
 end
 
--- A lease takes a slot of every key: the caller knows that none is full.
-local function take_key_slots(ks, id)
+-- A lease of tenant t, charged `ch`, takes a slot of every key: the caller knows that none is full.
+local function take_key_slots(ks, id, t, ch)
+  local x, weight = string.match(ch, '^([^|]+)|([^|]+)|')
+  local cost = pool.tiered and tonumber(x) / tonumber(weight) or 1
   for _, key in ipairs(keyset(ks)) do
     local scope = 'k:' .. key.digest
     slots.used[scope] = slots_used(scope) + 1
     append(slots.add, scope, now, id)
+    if not pool.ordered then
+      local charged = key_charges[key.digest] or {}
+      charged[t], key_charges[key.digest] = (charged[t] or 0) + cost, charged
+    end
   end
 end
 
@@ -70,20 +77,22 @@ local function use_keys(ks, n)
   key_uses[ks] = (key_uses[ks] or 0) + n
 end
 
-local texts = {} -- digest → text, of keys that this call may have brought
+local new_keys, write_key_uses
+do -- a script has 200 local names at most
+local brought = {sets = {}, texts = {}} -- key set → true, digest → text: what this call may have brought
 
 -- Reads the keys of a new job; answers its key set, of which the job is a user now.
-local function new_keys(packed)
+function new_keys(packed)
   local ks, lines = string.match(packed, '^([^\n]+)\n(.*)$')
-  if not texts[ks] then
-    texts[ks], keysets[ks] = true, parse_keys(lines)
-    for digest, text in string.gmatch(lines, '(%S+) %d+ %S+ ([^\n]+)') do texts[digest] = text end
+  if not brought.sets[ks] then
+    brought.sets[ks], keysets[ks] = true, parse_keys(lines)
+    for digest, text in string.gmatch(lines, '(%S+) %d+ %S+ ([^\n]+)') do brought.texts[digest] = text end
   end
   use_keys(ks, 1)
   return ks
 end
 
-local function write_key_uses()
+function write_key_uses()
   local gone = {}
   for ks, n in pairs(key_uses) do
     local users = n ~= 0 and redis.call('HINCRBY', P .. 'keyusers', 's:' .. ks, n)
@@ -92,7 +101,7 @@ local function write_key_uses()
       for i, key in ipairs(keysets[ks]) do
         lines[i] = string.format('%s %.0f %s', key.digest, key.limit, key.pattern)
         if redis.call('HINCRBY', P .. 'keyusers', 'k:' .. key.digest, 1) == 1 then
-          redis.call('HSET', P .. 'keynames', key.digest, texts[key.digest])
+          redis.call('HSET', P .. 'keynames', key.digest, brought.texts[key.digest])
         end
       end
       redis.call('HSET', P .. 'keysets', ks, table.concat(lines, '\n'))
@@ -118,5 +127,6 @@ local function write_key_uses()
       pool.keyed = false
     end
   end
-  key_uses, texts = {}, {}
+  key_uses, brought = {}, {sets = {}, texts = {}}
+end
 end

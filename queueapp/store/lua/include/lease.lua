@@ -1,4 +1,7 @@
--- Leasing: the token (worker, seq), the commit of what `pick` found, and the rows of a reply.
+--- @include "ready"
+--- @include "commit"
+-- Leasing: the token (worker, seq), the commit of what was found, and the rows of a reply. What stands in ready goes
+-- first; under scheduled dispatch nothing else is leased.
 -- A row of the reply: id, attempts, errors, crashes, lease start, deadline, task number, text of the row, ready since
 -- ('' = as the row says). seq = stored: no new lease, the same jobs again. seq < stored: a call that came too late.
 
@@ -19,16 +22,44 @@ local function leased_before(worker, seq)
   return rows
 end
 
-local function set_aside(found)
-  for _, bad in ipairs(found.broken) do
-    redis.call('SADD', P .. 'quarantine', bad.id)
-    redis.call('ZREM', P .. 'expiring', bad.id)
-    push(moves.ended, bad.id) -- nobody shall wait for it
-    count('quarantined')
-    count_waiting(bad.t, -1)
-    if bad.ks then use_keys(bad.ks, -1) end
-    leave_queue(bad.set, bad.member, bad.ks)
-    touch(bad.t, bad.l)
+-- Read phase of a lease: up to `want` jobs of ready, in the order of their dispatch, into `found` (pick.lua).
+-- A suspect is leased alone, as by `pick`.
+local function take_ready(found, want, alone)
+  local at, looks = 0, 2 * want + 80
+  while #found.jobs < want and found.bytes < MAX_REPLY_BYTES and looks > 0 and not found.whole do
+    local ids = redis.call('ZRANGE', P .. 'ready', at, at + math.min(want - #found.jobs, 50) - 1)
+    if #ids == 0 then return end
+    local names = {}
+    for i, id in ipairs(ids) do names[i] = P .. 'job:' .. id end
+    local texts = redis.call('MGET', unpack(names))
+    for i, id in ipairs(ids) do
+      if found.whole or found.bytes >= MAX_REPLY_BYTES then return end
+      at, looks = at + 1, looks - 1
+      local text, run = texts[i], read_run(id)
+      local row = text and parse_row(text)
+      local suspect = false
+      if row and run then
+        read_history(run)
+        suspect = run.c >= SUSPECT
+      end
+      if not row or not run or run.s ~= 'r' then
+        push(found.broken, {id = id, ready = true, row = row, run = run})
+      elseif row.expires and row.expires <= now then
+        push(found.expired, {id = id, row = row, run = run})
+      elseif pauses(run.t, run.l) then
+        push(found.back, {id = id, row = row, run = run})
+      elseif suspect and not (alone and #found.jobs == 0) then
+        if run.sp and must_drain(now - run.sp) then
+          found.whole = true
+          return
+        end
+        if not run.sp then push(found.passed, id) end
+      else
+        push(found.jobs, {id = id, row = row, run = run, text = text, ready = true})
+        found.bytes = found.bytes + #text
+        found.whole = suspect
+      end
+    end
   end
 end
 
@@ -41,41 +72,21 @@ local function commit_leases(found, worker, seq, lease_ms, begin)
       attempts, errors, crashes = run.a + 1, run.e, run.c
       if not run.s1 and run.st then redis.call('HSET', key, 's1', run.st) end
       if run.sp then redis.call('HDEL', key, 'sp') end
-      if run.r and not pool.kept then redis.call('HDEL', key, 'r') end
     end
-    local kept = pool.kept and {'r', string.format('%s|%.17g', pool.kept, job.r)} or {}
-    local begun = (i <= begin or crashes >= 2) and '1' or '0'
-    local written = redis.pcall(
-      'HSET', key, 's', 'a', 'a', attempts, 'w', worker, 'ls', seq, 'st', now, 't', row.tenant, 'n', row.task,
-      'sm', row.submitted, 'b', begun, 'ch', job.ch or '', 'fs', job.fs or 0, unpack(kept)
-    )
-    if type(written) == 'table' then -- the key has a wrong type
-      untake_slots(job.id)
-      push(found.broken, {
-        id = job.id, t = row.tenant, l = row.lane, set = job.set, member = job.member, ks = row.keys,
-      })
-    else
-      if row.lane ~= 'main' then redis.call('HSET', key, 'l', row.lane) end
-      if row.delay and not run then redis.call('HSET', key, 'rd', row.submitted + row.delay) end
+    local begun = (i <= begin or crashes >= SUSPECT) and '1' or '0'
+    local fields = {'s', 'a', 'a', attempts, 'w', worker, 'ls', seq, 'st', now, 'b', begun}
+    if write_picked(found, job, fields) then
+      if job.ready then remove_from('ready', job.id) else leave_picked(job) end
       push(members, job.id)
       push(deadlines, now + lease_ms, job.id)
-      if row.keys then redis.call('HSET', key, 'k', row.keys) end
-      leave_queue(job.set, job.member, row.keys, true)
       if row.expires then remove_from('expiring', job.id) end
       count_waiting(row.tenant, -1)
-      count_lease(row.tenant, job.ch)
       push(rows, {job.id, attempts, errors, crashes, now, now + lease_ms, row.task, job.text, run and run.rd or ''})
     end
   end
   variadic('ZADD', P .. 'active', deadlines)
   variadic('SADD', P .. 'held:' .. worker, members)
-  for _, gone in ipairs(found.expired) do
-    leave_waiting(gone.id, gone.row, 'p')
-    to_ended(gone.id, 'expired', identity(gone.row), gone.row.keys)
-  end
-  set_aside(found)
-  for _, set in ipairs(found.aside) do sub.touch(set) end
-  for _, id in ipairs(found.passed) do redis.call('HSET', P .. 'run:' .. id, 'sp', now) end
+  commit_rest(found)
   if #members > 0 then count('leased', #members) end
   return rows
 end
@@ -97,12 +108,13 @@ function lease(known, worker, seq, want, begin, lease_ms)
   if held_ > 0 and known.alone and redis.call('SISMEMBER', P .. 'held:' .. worker, known.alone) == 1 then
     want = 0 -- a suspect runs alone
   end
-  local found = {jobs = {}, expired = {}, broken = {}, passed = {}, aside = {}}
-  if want > 0 then found = pick(math.min(want, 100), held_ == 0) end
+  local found, most = new_found(), math.min(want, 100)
+  if pool.scheduled or pool.leftover then take_ready(found, most, held_ == 0) end
+  if not pool.scheduled and want > 0 and not found.whole then pick(most, held_ == 0, found) end
   local rows = commit_leases(found, worker, seq, lease_ms, begin)
   local first = found.jobs[1]
   redis.call('HSET', key, 'seq', seq)
-  if first then redis.call('HSET', key, 'alone', first.run and first.run.c >= 2 and first.id or '') end
+  if first then redis.call('HSET', key, 'alone', first.run and first.run.c >= SUSPECT and first.id or '') end
   redis.call('PEXPIRE', key, math.max(60000, lease_ms * 20))
   redis.call('ZADD', P .. 'workers', now, worker)
   return rows, found.more

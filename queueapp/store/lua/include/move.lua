@@ -1,13 +1,14 @@
 --- @include "group"
 --- @include "keys"
 --- @include "service"
+--- @include "once"
 -- Moves between states. A script collects its moves here and `write_moves` makes them with one command per key;
 -- the new home of a job is written before its old one goes.
 local moves
 
 local function no_moves()
-  moves = {add = {}, remove = {}, waiting = {}, touched = {}, ended = {}, unlink = {}, stats = {},
-    groups = {}, seen = {}}
+  moves = {add = {}, remove = {}, left = {}, waiting = {}, touched = {}, freed = {}, ended = {}, died = {}, unlink = {},
+    stats = {}, groups = {}, seen = {}}
 end
 no_moves()
 
@@ -17,7 +18,7 @@ local function touch(t, l, head)
   if not seen then
     seen = {t, l, head}
     moves.touched[name] = seen
-    push(moves.touched, seen) -- refreshed in the order of their first touch: it decides V when the walk is empty
+    push(moves.touched, seen)
   elseif head == nil then
     seen[3] = nil
   end
@@ -41,10 +42,10 @@ local function to_pending(id, t, l, tier, r, seq, ks)
   if ks then
     queue = sub_lane(queue, ks)
     sub.touch(queue)
-    append(moves.add, queue, r, member_of(id, seq))
+    append(moves.add, pool.mark .. queue, r, member_of(id, seq))
     return
   end
-  append(moves.add, queue, r, member_of(id, seq))
+  append(moves.add, pool.mark .. queue, r, member_of(id, seq))
   local head = nil
   if not pool.ordered then head = true end
   touch(t, l, head)
@@ -73,6 +74,7 @@ local function to_dead(id, t, task, reason, given)
   push(moves.seen, 0, t)
   redis.call('HSET', P .. 'run:' .. id, 's', 'd', 'o', reason, 'te', now, 'g', group)
   moves.ended[#moves.ended + 1] = id
+  moves.died[id] = true
   count('dead')
 end
 
@@ -110,7 +112,7 @@ end
 -- A job leaves its queue, which may be a sub-lane; `leased` by this call.
 local function leave_queue(queue, member, ks, leased)
   if ks then sub.touch(queue, leased) end
-  remove_from(queue, member)
+  remove_from(pool.mark .. queue, member)
 end
 
 -- A dead letter leaves its indices.
@@ -125,38 +127,84 @@ local function leave_dead(id, t)
   end
 end
 
--- A waiting job leaves its index (q, qc or scheduled).
-local function leave_waiting(id, row, state)
+--- @include "backlog"
+-- The states in which a job waits. In ready it has its slots already, so that `leave_ready` (ready.lua) takes it out.
+local WAITING = {p = true, s = true, b = true, i = true, r = true}
+local leave_ready
+
+local leave_waiting
+do -- a script has 200 local names at most
+-- Where a pending job stands if the old generation still has it (generations.lua).
+local function leave_old(id, row)
+  local old = pool.old
+  local queue = (row.tier == 'c' and old.tiered and 'qc:' or 'q:') .. row.tenant .. '|' .. row.lane
+  if row.keys then queue = sub_lane(queue, row.keys) end
+  append(moves.left, old.mark .. queue, old.ties and row.seq .. id or id)
+end
+
+-- A waiting job leaves its index (q, qc, scheduled, backlog or ready; its entry of ingress stays). `run` is its hash,
+-- if it has one.
+function leave_waiting(id, row, state, run)
   if state == 's' then
     remove_from('scheduled', id)
-  else
+  elseif state == 'b' then
+    backlog.leave(id, row.tenant, row.tier)
+  elseif state == 'r' then
+    leave_ready(id, row, run)
+  elseif state == 'p' then
     local queue, member = queue_of(row.tenant, row.lane, row.tier), member_of(id, row.seq)
     if row.keys then
       leave_queue(sub_lane(queue, row.keys), member, row.keys)
     else
-      remove_from(queue, member)
+      remove_from(pool.mark .. queue, member)
       touch(row.tenant, row.lane)
     end
+    if generation.holds_jobs() then leave_old(id, row) end
   end
   if row.expires then remove_from('expiring', id) end
   count_waiting(row.tenant, -1)
 end
+end
 
+-- Answers how many waiting jobs there are more than before. One command of one tenant, two of many.
+local function write_waiting()
+  local names, scores, total = {}, {}, 0
+  for t, n in pairs(moves.waiting) do
+    if n ~= 0 then push(names, t) end
+    total = total + n
+  end
+  local stored = #names > 1 and redis.call('ZMSCORE', P .. 'tenants', unpack(names))
+  for i, t in ipairs(names) do
+    local n = moves.waiting[t]
+    local left = stored and tonumber(stored[i] or 0) + n or tonumber(redis.call('ZINCRBY', P .. 'tenants', n, t))
+    if left <= 0 then gone_tenants[t] = true end
+    if stored then push(scores, left, t) end
+  end
+  variadic('ZADD', P .. 'tenants', scores)
+  return total
+end
+
+-- Lanes are refreshed in one order, which decides who goes first among those that enter together: those that jobs of
+-- their own came to or left, in the order of the first; then `freed`, those that only got a slot back; then those of
+-- sub-lanes (keys.lua). So a ceiling that nobody reaches changes no order, although slots are kept for it.
 local function write_moves()
   sub.look()
   for set, pairs_ in pairs(moves.add) do variadic('ZADD', P .. set, pairs_) end
   for set, ids in pairs(moves.remove) do variadic('ZREM', P .. set, ids) end
+  for set, members in pairs(moves.left) do
+    local gone = redis.call('ZREM', P .. set, unpack(members))
+    if gone > 0 then redis.call('HINCRBY', P .. 'conf', 'moved', gone) end
+  end
   write_groups(moves.groups)
   unlink(moves.unlink)
-  local total = 0
-  for t, n in pairs(moves.waiting) do
-    if n ~= 0 and tonumber(redis.call('ZINCRBY', P .. 'tenants', n, t)) <= 0 then gone_tenants[t] = true end
-    total = total + n
-  end
+  local total = write_waiting()
   if #moves.seen > 0 then redis.call('ZADD', P .. 'tenants', 'NX', unpack(moves.seen)) end
   if total ~= 0 then redis.call('HINCRBY', P .. 'counts', 'w', total) end
   for stat, n in pairs(moves.stats) do redis.call('HINCRBY', P .. 'stats', stat, n) end
+  backlog.write()
+  once.give_up(moves.ended, moves.died)
   answer_waiters(moves.ended)
+  for _, scope in ipairs(moves.freed) do touch(scope[1], scope[2]) end
   for _, seen in ipairs(moves.touched) do refresh(seen[1], seen[2], seen[3]) end
   sub.settle()
   no_moves()
@@ -168,5 +216,6 @@ local function close()
   write_slots()
   flush_nodes()
   write_service()
+  write_changes()
   return arm()
 end

@@ -15,9 +15,9 @@ local floor = {dirty = {}} -- tenants below their guaranteed minimum (floor.lua)
 local function new_node(name, V)
   local N = {name = name, S = {}, tie = {}, stored = {}, dirty = {}, F = {}, V = V, V0 = V, skip = {}, skipped = 0}
   if name == '' then
-    N.walk, N.tags, N.heads, N.field = P .. 'walk', P .. 'tags', P .. 'heads', 'V'
+    N.walk, N.tags, N.heads, N.field = W .. 'walk', W .. 'tags', W .. 'heads', 'V'
   else
-    N.walk, N.tags, N.heads = P .. 'lanes:' .. name, P .. 'ltags:' .. name, P .. 'heads:' .. name
+    N.walk, N.tags, N.heads = W .. 'lanes:' .. name, W .. 'ltags:' .. name, W .. 'heads:' .. name
     N.field = 'V:' .. name
   end
   nodes[name] = N
@@ -28,7 +28,7 @@ local function node(name)
   local N = nodes[name]
   if N then return N end
   local V = (not pool.ordered or (pool.wfq and name == ''))
-    and redis.call('HGET', P .. 'policy', name == '' and 'V' or 'V:' .. name)
+    and redis.call('HGET', W .. 'policy', name == '' and 'V' or 'V:' .. name)
   return new_node(name, tonumber(V or 0))
 end
 
@@ -37,7 +37,7 @@ local function load_nodes(names)
   if pool.ordered or #names == 0 then return end
   local fields = {}
   for i, name in ipairs(names) do fields[i] = 'V:' .. name end
-  local V = redis.call('HMGET', P .. 'policy', unpack(fields))
+  local V = redis.call('HMGET', W .. 'policy', unpack(fields))
   for i, name in ipairs(names) do
     if not nodes[name] then new_node(name, tonumber(V[i] or 0)) end
   end
@@ -234,6 +234,8 @@ local function add(N, c, x, f)
   return F
 end
 
+local flush_nodes
+do -- a script has 200 local names at most
 -- Drops the tags that V has passed (at most 64 a call), and what a tenant leaves behind when it has neither a waiting
 -- job nor a finish tag: V:<tenant>, its lane tags.
 local function forget_tenants(names)
@@ -241,45 +243,56 @@ local function forget_tenants(names)
   local fields, keys = {}, {}
   local waiting = redis.call('ZMSCORE', P .. 'tenants', unpack(names))
   for i, t in ipairs(names) do
-    if (tonumber(waiting[i] or nil) or 0) <= 0 and not score(nodes[''], t) and not tag(nodes[''], t) then
+    local idle = (tonumber(waiting[i] or nil) or 0) <= 0
+    if idle and not score(nodes[''], t) and not tag(nodes[''], t) then
       push(fields, 'V:' .. t)
-      push(keys, P .. 'lanes:' .. t, P .. 'ltags:' .. t)
-      push(keys, P .. 'heads:' .. t)
+      push(keys, W .. 'lanes:' .. t, W .. 'ltags:' .. t)
+      push(keys, W .. 'heads:' .. t)
+    end
+    if idle and pool.old then -- `clear_away` (moving.lua) may not hear of it any more
+      push(keys, P .. pool.old.mark .. 'ltags:' .. t, P .. pool.old.mark .. 'heads:' .. t)
     end
   end
-  if #fields > 0 then
-    redis.call('HDEL', P .. 'policy', unpack(fields))
-    unlink(keys)
-  end
+  if #fields > 0 then redis.call('HDEL', W .. 'policy', unpack(fields)) end
+  unlink(keys)
 end
 
 -- Writes everything that is still in memory. Called once, at the end of a script that touched nodes.
-local function flush_nodes()
+function flush_nodes()
   local root, V = node(''), {}
   for _, N in pairs(nodes) do
     flush(N)
     if N.V > N.V0 then push(V, N.field, N.V) end
   end
+  if pool.wfq and root.V > root.V0 then push(V, 'Vt', now) end -- since then it has passed nobody (inspection/shares.py)
   if floor.run ~= floor.run0 then push(V, 'floor_run', floor.run) end
   local forgotten = {}
   for name, boost in pairs(boosts) do
     if boost then push(V, 'b:' .. name, boost) else push(forgotten, 'b:' .. name) end
   end
-  variadic('HDEL', P .. 'policy', forgotten)
-  variadic('HSET', P .. 'policy', V)
+  variadic('HDEL', W .. 'policy', forgotten)
+  variadic('HSET', W .. 'policy', V)
   local passed, tagged = {}, pool.tiered or pool.wfq
   if not tagged then
     passed = redis.call('ZRANGE', root.tags, 0, 63) -- left by another policy
     variadic('ZREM', root.tags, passed)
   end
-  for name, N in pairs(nodes) do
+  local lifted, keys = {}, {}
+  for _, N in pairs(nodes) do
     if tagged and N.V > N.V0 then
-      local tags = redis.call('ZRANGEBYSCORE', N.tags, '-inf', N.V, 'LIMIT', 0, 64)
-      variadic('ZREM', N.tags, tags)
-      if name == '' then passed = tags end
+      push(lifted, N)
+      if N ~= root then push(keys, N.tags) end
     end
+  end
+  -- Of many tenants mostly none has tags.
+  if #keys > 1 and redis.call('EXISTS', unpack(keys)) == 0 then lifted = {root.V > root.V0 and root or nil} end
+  for _, N in ipairs(lifted) do
+    local tags = redis.call('ZRANGEBYSCORE', N.tags, '-inf', N.V, 'LIMIT', 0, 64)
+    variadic('ZREM', N.tags, tags)
+    if N == root then passed = tags end
   end
   for t in pairs(gone_tenants) do push(passed, t) end
   forget_tenants(passed)
+end
 end
 --- @include "floor"

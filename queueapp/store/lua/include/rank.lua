@@ -38,6 +38,6 @@ end
 
 -- Reserves n sequence numbers; the first of them.
 function take_seq(n)
-  return redis.call('HINCRBY', P .. 'policy', 'seq', n) - n + 1
+  return redis.call('HINCRBY', P .. 'marks', 'seq', n) - n + 1
 end
 end

@@ -1,3 +1,5 @@
+--- @include "service"
+--- @include "changes"
 -- Puts the pointers right: a lane stands in its tenant's walk exactly while it is runnable, a tenant in the root's walk
 -- exactly while one of its lanes does and the tenant itself may run. The ONLY place that calls enter and leave;
 -- every script calls it last, for each (tenant, lane) that it touched.
@@ -6,22 +8,26 @@
 local function lane_head(t, l)
   local name = t .. '|' .. l
   if pool.ordered then
-    local head = redis.call('ZRANGE', P .. 'q:' .. name, 0, 0, 'WITHSCORES')
+    local head = redis.call('ZRANGE', W .. 'q:' .. name, 0, 0, 'WITHSCORES')
     if not head[1] then return nil end
     return tonumber(head[2]), tie_of(head[1])
   end
   if has_tiers() then
-    return redis.call('EXISTS', P .. 'q:' .. name, P .. 'qc:' .. name) > 0
+    return redis.call('EXISTS', W .. 'q:' .. name, W .. 'qc:' .. name) > 0
   end
-  return redis.call('EXISTS', P .. 'q:' .. name) > 0
+  return redis.call('EXISTS', W .. 'q:' .. name) > 0
 end
 
+local refresh_tenant, refresh
+do -- a script has 200 local names at most
 local function set_child(N, c, runnable, pointer, tie)
   local S = score(N, c)
   if pool.ordered then
     if runnable and (S ~= pointer or N.tie[c] ~= tie) then
+      if pool.mirrored then note_change(N, c, S) end
       put(N, c, pointer, tie)
     elseif S and not runnable then
+      if pool.mirrored then note_change(N, c) end
       drop(N, c)
     end
   elseif runnable and not S then
@@ -31,7 +37,7 @@ local function set_child(N, c, runnable, pointer, tie)
   end
 end
 
-local function refresh_tenant(t, limit, has_lane)
+function refresh_tenant(t, limit, has_lane)
   local T = node(t)
   local pointer, tie
   if not has_lane or pool.ordered then
@@ -43,12 +49,15 @@ local function refresh_tenant(t, limit, has_lane)
   end
   local runnable = (has_lane or pointer or T.hidden) and not limit.paused
     and (not limit.max or slots_used('t:' .. t) < limit.max)
-  set_child(node(''), t, runnable, pointer, tie)
+  local root = node('')
+  local inside = score(root, t)
+  set_child(root, t, runnable, pointer, tie)
+  if root.S[t] and not inside then count_entry(t) end
   if pool.floors then floor.moved(node(''), t) end
 end
 
 -- `head` and `tie` are what `lane_head` would answer, where the caller knows it.
-local function refresh(t, l, head, tie)
+function refresh(t, l, head, tie)
   local scope = scope_of(t, l)
   local limit = scope.lane
   if head == nil then head, tie = lane_head(t, l) end
@@ -56,4 +65,5 @@ local function refresh(t, l, head, tie)
   set_child(node(t), l, runnable, head, tie)
   if not head and has_tiers() then boosts[scope.name] = false end
   refresh_tenant(t, scope.tenant, runnable)
+end
 end

@@ -1,5 +1,5 @@
--- The row of a job. `job:<id>` is a STRING: a header and the opaque payload. Its first byte is `p` or `s` until the
--- first lease; from then on a HASH `run:<id>` holds the state, and the byte becomes `h` when the job waits again.
+-- The row of a job. `job:<id>` is a STRING: a header and the opaque payload. Its first byte is `p`, `s` or `i` until
+-- the first lease; from then on a HASH `run:<id>` holds the state, and the byte becomes `h` when the job waits again.
 -- Header: state, version 1, number of submission as 12 hexadecimal digits (the place in line: a new one is written over
 -- it; zeros of a job that never had one), then `|`-separated: submitted ms (and `+` the ms until it is due, of a job
 -- enqueued for later), task number, tenant, lane ('' = main), priority ('' = 0), tier (c or ''), cost ('' =
@@ -7,6 +7,8 @@
 -- fingerprint, newline.
 local HEADER = '^(.)1(%x%x%x%x%x%x%x%x%x%x%x%x)(%d+)%+?(%d*)|(%d+)|([^|]+)|([^|]*)|(%-?%d*)|(c?)|([^|]*)|(%d*)|(%d*)|'
   .. '(%d*)|(%d*)|([^|]*)|([^\n]*)\n'
+
+local SUSPECT = 2 -- so many crashes, and a job is leased alone
 
 local function hex(seq) return string.format('%012x', seq) end
 
@@ -50,18 +52,21 @@ local function read_row(id)
 end
 
 -- The run hash: s state, a attempts, en attempt that ended, w worker, st lease start, t tenant, l lane (absent = main),
--- n task number, ch charge, fs tenant's tag after it, k key set (absent = no concurrency keys); and its history: e
+-- n task number, ch charge, fs tenant's tag after it, k key set (absent = no concurrency keys), gn the generation that
+-- charged it (absent = 0); and its history: e
 -- errors, c crashes, f forgiven, r rank at the lease with its id (only where no row can tell it again), kp number of
 -- submission with which it last kept its place, b begun, s1 first lease start (absent = st), sp when a suspect was
 -- first passed over, ls seq of the leasing call, sm submitted, rd ready since, of a job that waited again (absent =
--- submitted or due), uk unknown task since, o outcome or reason, te time of the end, g group of a dead letter. nil when
+-- submitted or due), uk unknown task since, o outcome or reason, te time of the end, g group of a dead letter; ep
+-- epoch of the term that last dispatched it, dt when (ready.lua). nil when
 -- there is no hash; nil and true when its key has a wrong type.
 local function read_run(id)
-  local v = redis.pcall('HMGET', P .. 'run:' .. id, 's', 'a', 'en', 'w', 'st', 't', 'l', 'n', 'ch', 'fs', 'k')
+  local v = redis.pcall('HMGET', P .. 'run:' .. id, 's', 'a', 'en', 'w', 'st', 't', 'l', 'n', 'ch', 'fs', 'k', 'gn')
   if v.err or not v[1] then return nil, v.err and true end
   return {
     id = id, s = v[1], a = tonumber(v[2]) or 0, en = tonumber(v[3] or nil), w = v[4] or nil, st = tonumber(v[5] or nil),
     t = v[6], l = v[7] or 'main', n = v[8], ch = v[9] or nil, fs = tonumber(v[10] or nil), k = v[11] or nil,
+    gn = tonumber(v[12] or 0) or 0,
     e = 0, c = 0, f = 0, r = false, b = false, s1 = false, sp = false, rd = false, kp = false,
   }
 end

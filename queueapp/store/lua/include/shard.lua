@@ -3,26 +3,49 @@
 -- ARGV[2] = clock override (0 in production; tests pass a clock).
 -- Names of keys: queueapp/store/keys.py is the glossary, tests/lua/test_contract.py compares the two.
 local P = KEYS[1]
+local W -- what the names of the waiting work's structures begin with: P, in odd generations P .. '~' (generations.lua)
 
 local pool
 
 -- Which policy orders the pool, with its parameters, and what it is like (queueapp/policies):
 -- tiered, ring, wfq: that one. ordered: every pointer is the least rank below it. ties: ranks may be equal, so that the
 -- members of queues and walks begin with the number of submission. kept: the id of the ranks that no row can tell
--- again; a lease remembers them.
-local function set_policy(name, by, step)
+-- again; a lease remembers them. mirrored: a rule that is not in Lua. Ranks come with `admit`, the walk is kept as that
+-- of an order, and a leader chooses (dispatch.lua).
+local set_policy, old_generation
+do -- a script has 200 local names at most
+local RULES = ' tiered ring wfq fifo priority edf aging '
+local function set_rule(rule, name, by, step)
   name = name or 'tiered'
-  pool.policy, pool.by, pool.step = name, by or 'deadline', tonumber(step or nil) or 60000
-  pool.tiered, pool.ring, pool.wfq = name == 'tiered', name == 'ring', name == 'wfq'
-  pool.ordered = not pool.tiered and not pool.ring
-  pool.ties = name == 'edf' or name == 'aging' or name == 'wfq'
-  pool.kept = name == 'wfq' and name or name == 'aging' and string.format('aging:%.0f', pool.step)
-    or name == 'edf' and pool.by == 'latest_start' and 'edf:latest_start' or nil
+  rule.policy, rule.by, rule.step = name, by or 'deadline', tonumber(step or nil) or 60000
+  rule.tiered, rule.ring, rule.wfq = name == 'tiered', name == 'ring', name == 'wfq'
+  rule.ordered = not rule.tiered and not rule.ring
+  rule.mirrored = not string.find(RULES, ' ' .. name .. ' ', 1, true)
+  rule.ties = name == 'edf' or name == 'aging' or name == 'wfq' or rule.mirrored
+  rule.kept = name == 'aging' and string.format('aging:%.0f', rule.step)
+    or name == 'edf' and rule.by == 'latest_start' and 'edf:latest_start'
+    or (name == 'wfq' or rule.mirrored) and (pool.gen > 0 and string.format('%s:%.0f', name, pool.gen) or name)
+end
+
+function set_policy(name, by, step) set_rule(pool, name, by, step) end
+
+-- What conf tells of the generation before this one, where it still has something (generations.lua).
+function old_generation(packed, moved)
+  local text, policy, by, step, total, phase, cursor =
+    string.match(packed, '^(([^|]+)|([^|]+)|(%d+)|(%d+))|(%a)|(%d+)$')
+  local old = {
+    text = text, total = tonumber(total), moved = tonumber(moved or nil) or 0, phase = phase, cursor = cursor,
+    mark = pool.mark == '' and '~' or '',
+  }
+  set_rule(old, policy, by, step)
+  return old
+end
 end
 
 do
   local conf = redis.call('HMGET', P .. 'conf', 'schema', 'policy', 'paused', 'max', 'fill', 'unit', 'cost', 'weight',
-    'tiers', 'by', 'step', 'keyed', 'floors')
+    'tiers', 'by', 'step', 'keyed', 'floors', 'gen', 'mode', 'leftover',
+    'front', 'room', 'once', 'parks', 'old', 'moved')
   if conf[1] and conf[1] ~= ARGV[1] and not string.find(' ' .. ARGV[1] .. ' ', ' ' .. conf[1] .. ' ', 1, true) then
     return {0, 'schema', conf[1]}
   end
@@ -36,9 +59,19 @@ do
     weight = tonumber(conf[8]) or 1,
     tiers = conf[9] == '1',                         -- some job of tier continue was enqueued
     keyed = conf[12] == '1',                        -- some job has concurrency keys (keysets.lua)
-    floors = conf[13] == '1',                       -- some tenant was given a guaranteed minimum (floor.lua)
+    floors = (tonumber(conf[13]) or 0) > 0,         -- so many tenants have a guaranteed minimum (floor.lua)
+    gen = tonumber(conf[14]) or 0,                  -- generation of the waiting work
+    scheduled = conf[15] == 'scheduled',            -- a leader dispatches (ingress.lua, ready.lua), no lease walks
+    leftover = conf[16] == '1',                     -- it did, and ingress or ready may still hold something
+    front = conf[17] == '1',                        -- some tenant, lane or key was given a rate or a room (front.lua)
+    room = tonumber(conf[18] or nil),               -- most waiting jobs
+    once = conf[19] == '1',                         -- some job has a singleton or a debounce (once.lua)
+    parks = conf[20] == '1',                        -- some job is parked (backlog.lua)
   }
+  pool.mark = pool.gen % 2 == 1 and '~' or ''
+  W = P .. pool.mark
   set_policy(conf[2], conf[10], conf[11])
+  pool.old = conf[21] and old_generation(conf[21], conf[22])
 end
 
 -- The member of a queue that stands for a job (of a walk, for a child), and back: the only places that know its form.

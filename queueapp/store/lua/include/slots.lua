@@ -5,6 +5,8 @@
 local limits, scope_cache = {}, {}
 local slots = {used = {}, add = {}}
 
+local load_limits, limit_of
+do -- a script has 200 local names at most
 local DEFAULTS = {
   t = {weight = pool.weight, paused = false, track = false},
   l = {weight = 1, paused = false, track = false},
@@ -15,12 +17,13 @@ local function parse_limits(field, packed)
   local weight, max, paused, min, fill = string.match(packed, '^([^|]*)|(%d*)|(1?)|(%d*)|(1?)$')
   return {
     weight = tonumber(weight), paused = paused == '1', track = max ~= '' or min ~= '', fill = fill == '1',
+    promised = min ~= '', -- a minimum, which may not apply yet
     max = fill ~= '1' and tonumber(max) or nil, min = fill ~= '1' and tonumber(min) or nil,
   }
 end
 
 -- Reads the limits of many scopes at once (`t:<tenant>`, `l:<tenant>|<lane>`).
-local function load_limits(fields)
+function load_limits(fields)
   for first = 1, #fields, 4000 do
     local last = math.min(first + 3999, #fields)
     local packed = redis.call('HMGET', P .. 'limits', unpack(fields, first, last))
@@ -28,13 +31,14 @@ local function load_limits(fields)
   end
 end
 
-local function limit_of(field)
+function limit_of(field)
   local found = limits[field]
   if not found then
     found = parse_limits(field, redis.call('HGET', P .. 'limits', field))
     limits[field] = found
   end
   return found
+end
 end
 
 local function slots_used(scope)

@@ -1,0 +1,327 @@
+"""A pool whose policy the store does not know: the leader picks, the store takes or says why not, and what changed.
+
+What the leader does with it is tested with the leader (tests/model/test_scheduled_parity.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from queueapp.errors import Fenced
+from queueapp.store.records import Correction, Dispatched, MirrorLane, Returned, ScopeLimits, Taken, Term
+from tests.lua.harness import Shard, completed, failed
+from tests.lua.keyed import keyed
+
+POLICY = "drr"
+
+
+def lead(shard: Shard, **options: object) -> Term:
+    return shard.schedule(policy=POLICY, **options)
+
+
+def pick(shard: Shard, term: Term, *names: str, window: int = 1_000) -> Dispatched:
+    """`"acme"` is its lane main, `"acme|mail"` another."""
+    picks = [(tenant, lane or "main") for tenant, _, lane in (name.partition("|") for name in names)]
+    return shard.store.dispatch(term, 250, window, picks)
+
+
+def outcomes(answer: Dispatched) -> list[tuple[str, str]]:
+    return [(one.tenant, one.outcome) for one in answer.taken]
+
+
+def names(lanes: Sequence[MirrorLane]) -> list[tuple[str, bool]]:
+    return [(f"{lane.tenant}|{lane.lane}", lane.runs) for lane in lanes]
+
+
+def limits(shard: Shard, *scopes: ScopeLimits) -> None:
+    shard.versions += 1
+    shard.store.configure(shard.versions, scopes=scopes)
+
+
+def test_admission_takes_the_ranks_of_the_leader_and_tells_what_entered(shard: Shard) -> None:
+    term = lead(shard)
+    ids = shard.add(shard.job("b", cost=3), shard.job("a"), shard.job("a", lane="mail"))
+    answer = shard.admit(term, rank=lambda entry: 0.5 if entry.lane == "mail" else 10.0 - entry.seq)
+    assert names(answer.entered) == [("b|main", True), ("b|", True), ("a|main", True), ("a|", True), ("a|mail", True)]
+    by_name = {(lane.tenant, lane.lane): lane for lane in answer.entered}
+    assert by_name["b", "main"] == MirrorLane(
+        tenant="b", lane="main", runs=True, rank=9.0, seq=1, cost=3.0, tenant_weight=1.0, lane_weight=1.0
+    )
+    assert (by_name["a", "main"].rank, by_name["a", "main"].cost) == (8.0, 50.0)
+    assert [job_id for _, _, job_id in shard.store.peek(5)] == [ids[2], ids[1], ids[0]]
+
+
+def test_equal_ranks_go_by_submission(shard: Shard) -> None:
+    term = lead(shard)
+    ids = shard.add(*(shard.job(tenant) for tenant in "cab"))
+    shard.admit(term, rank=lambda _: 1.0)
+    assert [job_id for _, _, job_id in shard.store.peek(5)] == ids
+
+
+def test_what_changed_is_told_once(shard: Shard) -> None:
+    term = lead(shard)
+    shard.add(shard.job("a"))
+    assert names(shard.admit(term).entered) == [("a|main", True), ("a|", True)]
+    answer = shard.store.dispatch(term, 0, 100)
+    assert (answer.entered, answer.corrected) == ([], [])
+
+
+def test_another_head_a_pause_and_an_end_are_told(shard: Shard) -> None:
+    term = lead(shard)
+    [first] = shard.add(shard.job("a"))
+    shard.admit(term, rank=lambda _: 5.0)
+    shard.add(shard.job("a"))
+    [changed] = shard.admit(term, rank=lambda _: 1.0).entered
+    assert (changed.lane, changed.rank, changed.seq) == ("main", 1.0, 2)
+    limits(shard, ScopeLimits(tenant="a", paused=True))
+    assert ("a|", False) in names(shard.store.dispatch(term, 0, 100).entered)
+    limits(shard, ScopeLimits(tenant="a", weight=4))
+    [back] = [lane for lane in shard.store.dispatch(term, 0, 100).entered if not lane.lane]
+    assert (back.runs, back.tenant_weight) == (True, 4.0)
+    shard.store.cancel([job_id for _, _, job_id in shard.store.peek(5)])
+    assert set(names(shard.store.dispatch(term, 0, 100).entered)) == {("a|main", False), ("a|", False)}
+    assert first
+
+
+def test_changes_are_told_in_their_order(shard: Shard) -> None:
+    term = lead(shard)
+    a, b = (shard.add(*(shard.job(tenant) for _ in range(4))) for tenant in "ab")
+    shard.admit(term)
+    for job_id in (a[0], b[0], a[1]):  # a second change of its head leaves a lane where it is
+        shard.store.cancel([job_id])
+    assert names(shard.store.dispatch(term, 0, 100).entered) == [("a|main", True), ("b|main", True)]
+    shard.store.cancel([a[2]])
+    shard.store.cancel([b[1]])
+    limits(shard, ScopeLimits(tenant="a", lane="main", paused=True))
+    assert names(shard.store.dispatch(term, 0, 100).entered) == [("b|main", True), ("a|main", False), ("a|", False)]
+
+
+def test_the_first_job_of_each_pick_is_taken(shard: Shard) -> None:
+    term = lead(shard)
+    ids = shard.add(shard.job("a", cost=2), shard.job("a", cost=7), shard.job("b", cost=4))
+    shard.admit(term)
+    answer = pick(shard, term, "b", "a")
+    assert answer.taken == [
+        Taken(
+            tenant="b",
+            lane="main",
+            outcome="taken",
+            id=ids[2],
+            rank=3.0,
+            cost=4.0,
+            lane_now=MirrorLane(
+                tenant="b", lane="main", runs=False, rank=0, seq=0, cost=0, tenant_weight=1, lane_weight=1
+            ),
+            tenant_runs=False,
+        ),
+        Taken(
+            tenant="a",
+            lane="main",
+            outcome="taken",
+            id=ids[0],
+            rank=1.0,
+            cost=2.0,
+            lane_now=MirrorLane(
+                tenant="a", lane="main", runs=True, rank=2.0, seq=2, cost=7.0, tenant_weight=1, lane_weight=1
+            ),
+            tenant_runs=True,
+        ),
+    ]
+    assert (answer.jobs, answer.entered, answer.runnable) == (2, [], True)
+    assert [job.id for job in shard.lease(5)] == [ids[2], ids[0]]
+
+
+def test_a_lane_may_be_named_repeatedly(shard: Shard) -> None:
+    term = lead(shard)
+    ids = shard.add(*(shard.job("a") for _ in range(2)))
+    shard.admit(term)
+    answer = pick(shard, term, "a", "a", "a")
+    assert outcomes(answer) == [("a", "taken"), ("a", "taken"), ("a", "empty")]
+    assert [job.id for job in shard.lease(5)] == ids
+
+
+def test_why_a_pick_was_in_vain(shard: Shard) -> None:
+    term = lead(shard)
+    limits(shard, ScopeLimits(tenant="paused", paused=True), ScopeLimits(tenant="full", max_in_flight=1))
+    shard.add(*(shard.job(tenant) for tenant in ("paused", "full", "full")))
+    shard.add(keyed(shard, "k", tenant="keys"), keyed(shard, "k", tenant="keys"))
+    shard.admit(term)
+    answer = pick(shard, term, "paused", "full", "full", "keys", "keys", "nobody")
+    assert outcomes(answer) == [
+        ("paused", "blocked"),
+        ("full", "taken"),
+        ("full", "blocked"),
+        ("keys", "taken"),
+        ("keys", "blocked"),
+        ("nobody", "empty"),
+    ]
+    assert answer.taken[2].lane_now is not None
+    assert (answer.taken[2].lane_now.runs, answer.taken[2].tenant_runs) == (True, False)
+
+
+def test_a_full_window_and_a_full_pool_leave_picks_unasked(shard: Shard) -> None:
+    term = lead(shard, max_in_flight=2)
+    shard.add(*(shard.job("a") for _ in range(4)))
+    shard.admit(term)
+    assert outcomes(pick(shard, term, "a", "a", window=1)) == [("a", "taken"), ("a", "unasked")]
+    assert outcomes(pick(shard, term, "a", "a", window=9)) == [("a", "taken"), ("a", "unasked")]
+
+
+def test_a_job_that_expired_makes_way_for_the_next(shard: Shard) -> None:
+    term = lead(shard)
+    [brief, good] = shard.add(shard.job("a", expires_after_ms=10), shard.job("a"))
+    shard.admit(term)
+    shard.now_ms += 10
+    [taken] = pick(shard, term, "a").taken
+    assert taken.id == good
+    assert brief
+
+
+def test_a_slot_given_back_is_told(shard: Shard) -> None:
+    term = lead(shard)
+    limits(shard, ScopeLimits(tenant="a", max_in_flight=1))
+    shard.add(shard.job("a"), shard.job("a"))
+    shard.admit(term)
+    pick(shard, term, "a")
+    [leased] = shard.lease()
+    shard.store.complete([completed(leased)])
+    assert names(shard.store.dispatch(term, 0, 100).entered) == [("a|", True)]
+
+
+def test_the_wake_of_a_key_during_a_dispatch_is_told(shard: Shard) -> None:
+    term = lead(shard)
+    shard.add(keyed(shard, "k", tenant="a"), keyed(shard, "k", tenant="b"))
+    shard.admit(term)
+    answer = pick(shard, term, "a", "b")
+    assert outcomes(answer) == [("a", "taken"), ("b", "blocked")]
+    [leased] = shard.lease()
+    shard.store.complete([completed(leased)])
+    assert ("b|main", True) in names(shard.store.dispatch(term, 0, 100).entered)
+    assert outcomes(pick(shard, term, "b")) == [("b", "taken")]
+
+
+def test_guaranteed_minima_go_before_the_picks(shard: Shard) -> None:
+    term = lead(shard)
+    limits(shard, ScopeLimits(tenant="small", min_share=1))
+    shard.add(*(shard.job("big") for _ in range(2)), *(shard.job("small") for _ in range(2)))
+    shard.admit(term)
+    answer = pick(shard, term, "big", "big")
+    assert [(one.tenant, one.minimum) for one in answer.taken] == [("small", True), ("big", False), ("big", False)]
+
+
+def test_true_costs_are_told_by_lane(shard: Shard) -> None:
+    term = lead(shard)
+    shard.add(*(shard.job("a") for _ in range(2)), shard.job("b", cost=9))
+    shard.admit(term)
+    pick(shard, term, "a", "a", "b")
+    one, two, three = shard.lease(3)
+    shard.now_ms += 80
+    shard.store.complete([completed(one, run_ms=80), completed(two, run_ms=30)])
+    shard.store.partition_requeue([Returned(id=three.id, attempts=1)])
+    answer = shard.store.dispatch(term, 0, 100)
+    assert set(answer.corrected) == {
+        Correction(tenant="a", lane="main", difference=30.0 - 20.0),
+        Correction(tenant="b", lane="main", difference=-9.0),
+    }
+    assert shard.store.dispatch(term, 0, 100).corrected == []
+
+
+def test_a_job_keeps_the_rank_it_was_given(shard: Shard) -> None:
+    term = lead(shard)
+    [job_id] = shard.add(shard.job("a", max_attempts=3))
+    shard.admit(term, rank=lambda _: 7.5)
+    pick(shard, term, "a")
+    [leased] = shard.lease()
+    shard.store.partition_requeue([Returned(id=job_id, attempts=leased.attempts)])
+    _, [lane] = shard.store.mirror()
+    assert lane.rank == 7.5
+    pick(shard, term, "a")
+    shard.store.fail([failed(shard.lease()[0], retry_ms=1)])
+    shard.now_ms += 1
+    shard.store.promote_due()
+    [entry] = shard.store.read_ingress(term.nonce)
+    assert entry.seq == 2
+    shard.admit(term, rank=lambda _: 8.5)
+    _, [lane] = shard.store.mirror()
+    assert lane.rank == 8.5
+
+
+def test_the_mirror_is_read_in_pages_while_the_walk_changes(shard: Shard) -> None:
+    term = lead(shard)
+    lanes = {(f"t{number}", "main") for number in range(200)} | {("wide", f"lane{number}") for number in range(600)}
+    shard.add(*(shard.job(tenant, lane=lane) for tenant, lane in sorted(lanes)))
+    for _ in range(4):
+        shard.admit(term)
+    cursor, seen, pages = "0", [], 0
+    while True:
+        cursor, page = shard.store.mirror(cursor)
+        assert len(page) <= 400
+        seen += page
+        pages += 1
+        if cursor == "0":
+            break
+        shard.add(shard.job(f"new{pages}"))
+        shard.admit(term)
+    assert pages > 2
+    assert {(lane.tenant, lane.lane) for lane in seen} >= lanes
+    assert {lane.runs for lane in seen} == {True}
+
+
+def test_a_new_leader_hears_what_the_old_one_was_not_told(shard: Shard) -> None:
+    """The old leader died between an admission and its dispatch; the mirror has all of it."""
+    old = lead(shard)
+    shard.add(shard.job("a"))
+    shard.admit(old)
+    new = shard.term()
+    with pytest.raises(Fenced):
+        pick(shard, old, "a")
+    assert names(shard.store.mirror()[1]) == [("a|main", True)]
+    assert outcomes(pick(shard, new, "a")) == [("a", "taken")]
+
+
+# -- what a policy holds in memory -------------------------------------------------------------------------------------
+
+
+def test_a_flush_replaces_what_was_kept(shard: Shard) -> None:
+    term = lead(shard)
+    assert shard.store.read_policy() == (0, b"")
+    assert shard.store.flush_policy(term, 1, b"one")
+    assert shard.store.flush_policy(term, 5, b"five")
+    assert shard.store.read_policy() == (5, b"five")
+    assert [key for key in shard.snapshot() if key.startswith("flushed:")] == ["flushed:5"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_older_flush_changes_nothing(shard: Shard, number: int) -> None:
+    term = lead(shard)
+    shard.store.flush_policy(term, 2, b"two")
+    before = shard.snapshot()
+    assert not shard.store.flush_policy(term, number, b"other")
+    assert shard.snapshot() == before
+
+
+def test_a_repeat_of_a_flush_is_kept(shard: Shard) -> None:
+    term = lead(shard)
+    assert shard.store.flush_policy(term, 2, b"two")
+    assert shard.store.flush_policy(term, 2, b"two")
+
+
+def test_a_term_that_is_over_keeps_nothing(shard: Shard) -> None:
+    old = lead(shard)
+    shard.term()
+    before = shard.snapshot()
+    with pytest.raises(Fenced):
+        shard.store.flush_policy(old, 9, b"stale")
+    assert shard.snapshot() == before
+
+
+def test_another_policy_drops_what_was_kept_and_numbers_go_on(shard: Shard) -> None:
+    term = lead(shard)
+    shard.store.flush_policy(term, 3, b"three")
+    shard.schedule(policy="lottery")
+    assert shard.store.read_policy() == (3, b"")
+    term = shard.term()
+    assert not shard.store.flush_policy(term, 3, b"new")
+    assert shard.store.flush_policy(term, 4, b"new")

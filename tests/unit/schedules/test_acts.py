@@ -1,0 +1,206 @@
+"""What people do by hand: firing, turning on and off, from the terminal; and what the checks say of rows."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.management import CommandError, call_command
+
+from queueapp.database_checks import check_schedules
+from queueapp.errors import StoreUnavailable, UnknownTask
+from queueapp.models import Schedule
+from queueapp.moments import now_ms
+from queueapp.schedules import acts
+from queueapp.schedules.acts import Overlaps
+from queueapp.states import Outcome
+from queueapp.store.reads import Reads
+from queueapp.store.store import Store
+from tests.producing import run_waiting
+from tests.unit.outbox.away import store_away
+from tests.unit.schedules.conftest import HOUR, NOW, fire, planned
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def ductor(*arguments: str) -> str:
+    out = StringIO()
+    call_command("ductor", "schedules", *arguments, stdout=out)
+    return out.getvalue()
+
+
+class TestFire:
+    def test_makes_one_more_and_leaves_the_next(self, store: Store, reads: Reads) -> None:
+        row = planned(enabled=True, tenant="acme")
+        result = acts.fire(row, by="me")
+        row.refresh_from_db()
+        assert (row.next_ms, row.last_ms, row.last_job, row.note) == (NOW, None, result.id, "fired by hand")
+        assert result.metadata["schedule"] == "hourly"
+        assert reads.overview().waiting == 1
+        assert fire().fired == 1
+
+    def test_works_while_it_is_off(self, store: Store) -> None:
+        row = planned()
+        acts.switch([row], on=False)
+        assert acts.fire(Schedule.objects.get()).id
+
+    @pytest.mark.parametrize("overlap", ["skip", "replace"])
+    def test_holds_to_the_rule_of_overlap(self, store: Store, reads: Reads, overlap: str) -> None:
+        planned(overlap=overlap)
+        first = acts.fire(Schedule.objects.get())
+        if overlap == "skip":
+            with pytest.raises(Overlaps, match="is not over"):
+                acts.fire(Schedule.objects.get())
+        else:
+            second = acts.fire(Schedule.objects.get())
+            record = reads.job(first.id[-22:])
+            assert record is not None
+            assert record.outcome is Outcome.CANCELLED
+            store.check_and_lease("w", 1, want=1, begin=1, lease_ms=60_000)
+            with pytest.raises(Overlaps, match=second.id):
+                acts.fire(Schedule.objects.get())
+
+    def test_what_was_fired_by_hand_counts_as_the_last(self, store: Store) -> None:
+        planned(overlap="skip")
+        acts.fire(Schedule.objects.get())
+        assert fire().skipped == 1
+        run_waiting(store)
+        assert fire(NOW + HOUR).fired == 1
+
+    def test_says_what_is_wrong_at_once(self, store: Store) -> None:
+        row = planned()
+        with store_away(), pytest.raises(StoreUnavailable):
+            acts.fire(row)
+        row.task = "tests.nowhere.gone"
+        with pytest.raises(UnknownTask):
+            acts.fire(row)
+        assert Schedule.objects.get().last_job == ""
+
+
+def test_turned_on_it_makes_up_for_nothing(store: Store) -> None:
+    row = planned()
+    assert acts.switch([row], on=False, by="me") == [row]
+    assert acts.switch([row], on=False) == []
+    acts.switch([row], on=True)
+    row.refresh_from_db()
+    assert row.next_ms is not None
+    assert row.next_ms > now_ms()
+
+
+class TestTerminal:
+    def test_list(self, store: Store) -> None:
+        assert ductor("list").strip() == "No schedules."
+        planned(name="b", every_seconds=90)
+        planned(name="a", args=["a-secret"])
+        off = planned(name="off")
+        acts.switch([off], on=False)
+        shown = ductor("list")
+        assert [line.split()[0] for line in shown.splitlines()] == ["name", "a", "b", "off"]
+        assert "every 90 s" in shown
+        assert "0 * * * * UTC" in shown
+        told = json.loads(ductor("list", "--json"))
+        assert [each["name"] for each in told] == ["a", "b", "off"]
+        assert (told[0]["next_at"], told[2]["next_at"], told[2]["enabled"]) == (
+            "2025-06-01T12:00:00+00:00",
+            None,
+            False,
+        )
+        assert "a-secret" not in shown + json.dumps(told)
+
+    def test_next(self, store: Store) -> None:
+        planned(name="x y", zone="Asia/Kolkata")
+        assert ductor("next", "x y", "--count", "2").splitlines() == [
+            "Sun 2025-06-01 18:00:00 +0530",
+            "Sun 2025-06-01 19:00:00 +0530",
+        ]
+        acts.switch(Schedule.objects.all(), on=False)
+        assert "It is off" in ductor("next", "x y")
+
+    def test_fire_on_off(self, store: Store, reads: Reads) -> None:
+        planned(name="a")
+        assert ductor("fire", "a").startswith("Fired: job ")
+        assert reads.overview().waiting == 1
+        assert ductor("off", "a").strip() == "1 turned off."
+        assert not Schedule.objects.get().enabled
+        assert ductor("on", "a", "a").strip() == "1 turned on."
+
+    def test_a_name_that_is_none(self) -> None:
+        with pytest.raises(CommandError, match=r"No schedule is called 'x'; there are: none\."):
+            ductor("fire", "x")
+
+
+class TestRows:
+    @pytest.mark.parametrize(
+        ("values", "field", "said"),
+        [
+            ({"cron": ""}, "cron", "both empty: give one of the two"),
+            ({"every_seconds": 5}, "cron", "both given"),
+            ({"cron": "61 * * * *"}, "cron", "cron “61 * * * *” is not allowed: it must be five fields"),
+            ({"zone": "Berlin"}, "zone", "time zone “Berlin” is not allowed"),
+            ({"cron": "", "every_seconds": 0}, "every_seconds", "interval 0 is not allowed: use a number from 1"),
+            ({"jitter_seconds": 100_000}, "jitter_seconds", "jitter 100000 is not allowed"),
+            ({"task": "tests.nowhere.gone"}, "task", "task “tests.nowhere.gone” is not known"),
+            ({"args": [1, 2, 3]}, "kwargs", "do not fit tests.producing.add"),
+            ({"args": {"a": 1}}, "args", "arguments must be a list"),
+            ({"kwargs": [1]}, "kwargs", "kwargs must be an object"),
+            ({"tenant": "_ours"}, "tenant", "not beginning with “_”"),
+            ({"pool": "nowhere"}, "pool", "'nowhere' is not a known pool"),
+            ({"priority": 101}, "priority", "priority is 101"),
+            ({"options": {"run_after": 1}}, "options", "options has 'run_after'"),
+            ({"options": {"cost": -1}}, "options", "cost is -1"),
+            ({"options": {"deadline": "2030-01-01"}}, "options", "deadline is '2030-01-01': it must be seconds"),
+            ({"options": {"backoff": {"x": 1}}}, "options", "backoff is {'x': 1}"),
+            ({"args": ["x" * 300_000]}, "args", "MAX_PAYLOAD_BYTES"),
+        ],
+    )
+    def test_what_is_wrong_is_told_with_field_value_and_remedy(
+        self, values: dict[str, Any], field: str, said: str
+    ) -> None:
+        given: dict[str, Any] = {"name": "a", "task": "tests.producing.add", "args": [1], "cron": "0 3 * * *"}
+        with pytest.raises(ValidationError) as raised:
+            Schedule(**given | values).full_clean()
+        assert any(said in text for text in raised.value.message_dict[field]), raised.value.message_dict
+
+    def test_end_before_start(self) -> None:
+        zone = UTC if settings.USE_TZ else None
+        row = Schedule(name="a", task="tests.producing.add", args=[1], cron="0 3 * * *")
+        row.start, row.end = datetime(2030, 1, 2, tzinfo=zone), datetime(2030, 1, 1, tzinfo=zone)
+        with pytest.raises(ValidationError, match="give a later one"):
+            row.full_clean()
+
+    def test_one_whose_job_would_be_refused_can_be_turned_off(self, store: Store) -> None:
+        row = planned()
+        row.task, row.enabled = "tests.nowhere.gone", False
+        row.full_clean()
+
+    def test_a_rule_without_a_firing_has_no_next(self, store: Store) -> None:
+        row = planned()
+        row.end = datetime(2025, 1, 1, tzinfo=UTC if settings.USE_TZ else None)
+        row.save()
+        assert (row.next_ms, row.upcoming()) == (None, [])
+
+
+class TestChecks:
+    def test_a_row_whose_job_would_be_refused(self, store: Store) -> None:
+        planned(name="good")
+        bad = planned(name="bad")
+        Schedule.objects.filter(pk=bad.pk).update(task="tests.nowhere.gone", zone="Nowhere")
+        messages = check_schedules(databases=["default"])
+        assert {message.id for message in messages} == {"queueapp.W041"}
+        text = " ".join(str(message) for message in messages)
+        assert "The schedule 'bad' cannot fire: time zone “Nowhere” is not allowed" in text
+        assert "Correct its zone in the admin, or turn it off." in text
+        assert check_schedules(databases=None) == []
+
+    def test_what_is_off_is_left_alone_but_for_what_left_the_code(self, store: Store) -> None:
+        row = planned()
+        Schedule.objects.update(task="tests.nowhere.gone", enabled=False)
+        assert check_schedules(databases=["default"]) == []
+        Schedule.objects.filter(pk=row.pk).update(source="gone")
+        [message] = check_schedules(databases=["default"])
+        assert message.id == "queueapp.W042"
