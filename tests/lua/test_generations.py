@@ -8,7 +8,7 @@ import pytest
 
 from queueapp.errors import PolicyBusy
 from queueapp.policies.registry import DIRECT
-from queueapp.store.records import Completed, NewJob, PoolConf, Returned, ScopeLimits, Term
+from queueapp.store.records import Change, Completed, NewJob, PoolConf, Returned, ScopeLimits, Term
 from tests.lua.harness import LEASE_MS, Shard, completed, failed
 from tests.lua.keyed import keyed, waiters
 
@@ -157,7 +157,7 @@ def test_progress_counts_what_moved_and_what_ended_on_the_way(shard: Shard) -> N
     share = shard.store.rerank(5)
     assert (share.moved, share.gone, share.total, share.more) == (5, 5, 20, True)
     shard.store.cancel(ids)
-    assert shard.store.rerank(250).gone == 20
+    assert shard.reads.overview().reranking == Change(policy="tiered", moved=20, total=20)
     moved_over(shard)
     assert shard.reads.overview().reranking is None
 
@@ -180,14 +180,16 @@ def test_a_worker_alone_moves_what_it_wants_and_is_never_idle(shard: Shard) -> N
 
 @pytest.mark.parametrize("how", ["check_and_lease", "cycle"])
 def test_a_call_that_found_less_than_it_wants_says_that_more_may_come(shard: Shard, how: str) -> None:
-    """The first thousands are paused: call again at once, until a job that may run has come over."""
+    """The first of the old order are paused: call again at once, until a job that may run has come over."""
+    change(shard, "fifo", 1)
     shard.add(*(shard.job("a") for _ in range(120)))
     (free,) = shard.add(shard.job("z"))
-    change(shard, "fifo")
+    change(shard, "tiered")
     shard.store.configure(3, scopes=[ScopeLimits(tenant="a", paused=True)])
     call = getattr(shard.store, how)
     answers = [call("w", seq, want=4, begin=0, lease_ms=LEASE_MS) for seq in range(1, 10)]
     first = next(index for index, answer in enumerate(answers) if answer.jobs)
+    assert first > 3
     assert [job.id for job in answers[first].jobs] == [free]
     assert all(answer.more for answer in answers[:first])
     assert not answers[-1].more
@@ -195,10 +197,13 @@ def test_a_call_that_found_less_than_it_wants_says_that_more_may_come(shard: Sha
     assert "wake" not in shard.snapshot()
 
 
-def test_a_full_worker_is_not_asked_to_call_again(shard: Shard) -> None:
+@pytest.mark.parametrize("how", ["check_and_lease", "cycle"])
+@pytest.mark.parametrize("want", [0, 3])
+def test_a_worker_that_has_what_it_wants_is_not_asked_to_call_again(shard: Shard, how: str, want: int) -> None:
     shard.add(*(shard.job() for _ in range(120)))
     change(shard, "fifo")
-    answer = shard.store.cycle("w", 1, want=0, begin=0, lease_ms=LEASE_MS)
+    answer = getattr(shard.store, how)("w", 1, want=want, begin=0, lease_ms=LEASE_MS)
+    assert len(answer.jobs) == want
     assert not answer.more
     assert answer.runnable
 
