@@ -19,7 +19,7 @@ from queueapp.admin.showing import pretty, short_id
 from queueapp.inspection.jobs import JobView
 from queueapp.models import OutboxEntry
 from queueapp.states import State
-from queueapp.store.records import JobRecord
+from queueapp.store.views import JobRecord
 
 if TYPE_CHECKING:
     OutboxBase = admin.ModelAdmin[OutboxEntry]

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from queueapp.scheduler.leading import DispatchThread
 from queueapp.scheduler.loop import Scheduler
 from queueapp.store import connection, shards
+from queueapp.store.configuration import PoolConf
 from queueapp.store.dispatching import wait_leader
-from queueapp.store.records import PoolConf
 
 WAYS = ("direct", "scheduled", "none")
 NO_WINDOW = 1_000_000

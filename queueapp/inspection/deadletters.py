@@ -15,7 +15,7 @@ from queueapp.moments import moment
 from queueapp.states import State
 from queueapp.store import shards
 from queueapp.store.reads import Reads
-from queueapp.store.records import Cursor, Page
+from queueapp.store.views import Cursor, Page
 
 STEPS = 4
 """Calls that one page of several conditions makes at most; each looks at up to `LOOKS` rows."""

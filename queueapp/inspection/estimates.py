@@ -13,7 +13,7 @@ from typing import Literal
 from queueapp.inspection.reasons import Kind, Reader, Reason, moment_of
 from queueapp.inspection.wording import counted, lasting, moment_words
 from queueapp.states import State
-from queueapp.store.records import JobRecord
+from queueapp.store.views import JobRecord
 from queueapp.store.wait_facts import WaitFacts
 
 

@@ -21,7 +21,7 @@ from queueapp.states import Outcome, State
 from queueapp.store import shards
 from queueapp.store.keys import split_public_id
 from queueapp.store.reads import Reads
-from queueapp.store.records import Cursor, ErrorRecord, JobRecord
+from queueapp.store.views import Cursor, ErrorRecord, JobRecord
 
 STATES = tuple(state.value for state in State)
 NEWEST_FIRST = {State.DEAD, State.ENDED}

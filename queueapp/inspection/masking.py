@@ -23,7 +23,7 @@ from queueapp.conf import settings
 from queueapp.errors import UnknownTask
 from queueapp.producer.saved import METADATA, PROGRESS, metadata_of
 from queueapp.producer.task import DuctorTask, find
-from queueapp.store.records import JobRecord
+from queueapp.store.views import JobRecord
 
 logger = logging.getLogger(__name__)
 

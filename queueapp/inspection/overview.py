@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from queueapp.conf import settings
 from queueapp.inspection.waits import longest_wait
 from queueapp.store import shards
-from queueapp.store.records import Change, PoolConf, PoolOverview
+from queueapp.store.configuration import PoolConf
+from queueapp.store.views import Change, PoolOverview
 
 LIVE_MS = 60_000
 """A worker silent for so long, or for two leases when these are longer, is taken for gone."""

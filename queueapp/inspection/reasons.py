@@ -18,7 +18,7 @@ from enum import StrEnum
 from queueapp import moments
 from queueapp.inspection.wording import ago_words, ahead_words, counted, lasting, listed, moment_words, ordinal
 from queueapp.states import Outcome, State
-from queueapp.store.records import JobRecord
+from queueapp.store.views import JobRecord
 from queueapp.store.wait_facts import Holder, RateFacts, WaitFacts
 
 HOLDERS_NAMED = 3

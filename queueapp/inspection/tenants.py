@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from queueapp.models import Tenant
 from queueapp.store import shards
-from queueapp.store.records import TenantEntry
+from queueapp.store.views import TenantEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from queueapp.store.reads import Reads
-from queueapp.store.records import StandingJob
+from queueapp.store.views import StandingJob
 
 CALLS = 4
 REMEMBERED = 32

@@ -16,8 +16,8 @@ from queueapp.models.base import OurManager, OurModel
 from queueapp.policies import custom
 from queueapp.policies.registry import DIRECT
 from queueapp.signals import pool_deleting
+from queueapp.store.configuration import described
 from queueapp.store.keys import pool_code
-from queueapp.store.records import described
 
 
 def policy_choices() -> list[tuple[str, Any]]:

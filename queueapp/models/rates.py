@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from queueapp import validators
-from queueapp.store.records import Rate
+from queueapp.store.configuration import Rate
 
 
 class Rated(models.Model):

@@ -26,7 +26,8 @@ from queueapp.producer.tenancy import settle
 from queueapp.signals import enqueue_failed
 from queueapp.store import calls, shards
 from queueapp.store.ids import made_ms
-from queueapp.store.records import Enqueued, JobRecord, NewJob
+from queueapp.store.records import Enqueued, NewJob
+from queueapp.store.views import JobRecord
 
 logger = logging.getLogger(__name__)
 

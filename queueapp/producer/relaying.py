@@ -29,7 +29,8 @@ from queueapp.signals import enqueue_failed
 from queueapp.states import State
 from queueapp.store import shards
 from queueapp.store.ids import new_id
-from queueapp.store.records import Enqueued, JobRecord, NewJob
+from queueapp.store.records import Enqueued, NewJob
+from queueapp.store.views import JobRecord
 
 if TYPE_CHECKING:
     from queueapp.models import OutboxEntry

@@ -24,7 +24,8 @@ from queueapp.states import Outcome as Ending
 from queueapp.states import State
 from queueapp.store import shards
 from queueapp.store.ids import LENGTH, made_ms
-from queueapp.store.records import ErrorRecord, JobRecord, LeasedJob
+from queueapp.store.records import LeasedJob
+from queueapp.store.views import ErrorRecord, JobRecord
 
 DEFERRED = "deferred"
 """The state of a job that is sent when its transaction commits."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from queueapp.codec import decode_arguments, decode_result
-from queueapp.store.records import JobRecord
+from queueapp.store.views import JobRecord
 
 PROGRESS, METADATA, GIVEN = "progress", "metadata", "given"
 """Names in a job's saved data: what the body saved, and the metadata that the job was given, saved when it first runs.

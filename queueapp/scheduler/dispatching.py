@@ -18,8 +18,9 @@ from queueapp.errors import DuctorError, Fenced, StoreError
 from queueapp.policies.protocol import Candidate
 from queueapp.policies.registry import DIRECT, find
 from queueapp.scheduler.mirror import Mirror
+from queueapp.store.configuration import PoolConf
 from queueapp.store.dispatching import ADMIT_MOST, DISPATCH_MOST
-from queueapp.store.records import Admitted, Dispatched, IngressEntry, MirrorLane, PoolConf, Term
+from queueapp.store.leader_records import Admitted, Dispatched, IngressEntry, MirrorLane, Term
 
 logger = logging.getLogger(__name__)
 

@@ -36,7 +36,7 @@ from typing import Protocol
 
 from queueapp import metrics
 from queueapp.errors import Fenced, LeaseHeld
-from queueapp.store.records import Term
+from queueapp.store.leader_records import Term
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from queueapp.errors import DuctorError, StoreError
 from queueapp.outage import Outage
 from queueapp.scheduler.dispatching import LOOK_S, Dispatcher, DispatchStore
-from queueapp.store.records import Term
+from queueapp.store.leader_records import Term
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from queueapp.policies.node import Node
 from queueapp.policies.protocol import Candidate, Place, Policy
-from queueapp.store.records import Correction, MirrorLane, Taken
+from queueapp.store.leader_records import Correction, MirrorLane, Taken
 
 AHEAD = 256
 """Jobs of a lane that are known ahead: as many as one call takes."""

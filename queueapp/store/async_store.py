@@ -13,10 +13,11 @@ from redis.exceptions import TimeoutError as ServerSilent
 from queueapp.store import calls
 from queueapp.store.calls import Call
 from queueapp.store.connection import translate_errors
+from queueapp.store.job_reads import check_replies, queue_job_reads, read_jobs
 from queueapp.store.keys import ShardKeys
-from queueapp.store.reads import check_replies, queue_job_reads, read_jobs
-from queueapp.store.records import Enqueued, JobRecord, NewJob
+from queueapp.store.records import Enqueued, NewJob
 from queueapp.store.sending import server_clock
+from queueapp.store.views import JobRecord
 
 T = TypeVar("T")
 

@@ -12,18 +12,9 @@ from typing import Any, Generic, TypeVar
 from queueapp.codec import digest
 from queueapp.errors import REFUSALS, InvalidOption, SchemaMismatch, StoreError
 from queueapp.policies.registry import DIRECT
+from queueapp.store.configuration import KeyLimits, PoolConf, ScopeLimits
 from queueapp.store.rates import pack_front
-from queueapp.store.records import (
-    Completed,
-    Enqueued,
-    Finish,
-    KeyLimits,
-    KeyUse,
-    NewJob,
-    PoolConf,
-    Returned,
-    ScopeLimits,
-)
+from queueapp.store.records import Completed, Enqueued, Finish, KeyUse, NewJob, Returned
 from queueapp.store.scripts import Argument, Script, script
 from queueapp.store.upgrades import mismatch
 

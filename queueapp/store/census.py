@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from queueapp.store import connection, shards
+from queueapp.store.configuration import described
 from queueapp.store.reads import MAX_WORKERS
-from queueapp.store.records import described
 
 PARTS = 9
 

@@ -15,7 +15,7 @@ from redis.exceptions import ResponseError
 
 from queueapp.store.calls import Reply
 from queueapp.store.connection import translate_errors
-from queueapp.store.records import Admitted, Correction, Dispatched, IngressEntry, MirrorLane, Taken, Term
+from queueapp.store.leader_records import Admitted, Correction, Dispatched, IngressEntry, MirrorLane, Taken, Term
 from queueapp.store.sending import Sender
 
 GROUP = "leader"

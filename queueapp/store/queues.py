@@ -14,8 +14,8 @@ import redis
 
 from queueapp.store.connection import translate_errors
 from queueapp.store.keys import ShardKeys
-from queueapp.store.records import Change
 from queueapp.store.rows import child_of
+from queueapp.store.views import Change
 
 EARLIER = "<"
 

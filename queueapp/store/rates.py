@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queueapp.store.records import Rate
+from queueapp.store.configuration import Rate
 
 
 def pack_front(rate: Rate | None, backlog_limit: int | None = None) -> str:

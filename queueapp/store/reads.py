@@ -7,132 +7,35 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import redis
 import redis.asyncio
-from redis.exceptions import ResponseError
 
-from queueapp.errors import StoreError
+from queueapp.store.configured import ConfigurationReads, unpack_limits
 from queueapp.store.connection import translate_errors
+from queueapp.store.job_reads import check_replies, queue_job_reads, read_jobs
 from queueapp.store.keys import ShardKeys
 from queueapp.store.queues import QueueReads, change_of
-from queueapp.store.rates import unpack_front
-from queueapp.store.records import (
-    GroupEntry,
-    JobRecord,
-    KeyLimits,
-    PoolConf,
-    PoolOverview,
-    ScopeLimits,
-    TenantEntry,
-    WorkerEntry,
-)
-from queueapp.store.rows import job_record
 from queueapp.store.store import Store
+from queueapp.store.views import GroupEntry, JobRecord, PoolOverview, TenantEntry, WorkerEntry
 
 logger = logging.getLogger(__name__)
 
-PARTS_PER_JOB = 6
 HEADER_BYTES = 400
 MAX_TENANTS = 1_000
 MAX_WORKERS = 200
-
-
-def queue_job_reads(pipeline: Any, keys: ShardKeys, ids: Sequence[str]) -> None:
-    """Adds the commands that read these jobs to a pipeline (sync or async): six for each, then the names of tasks."""
-    for job_id in ids:
-        pipeline.get(keys.job(job_id))
-        pipeline.hgetall(keys.run(job_id))
-        pipeline.get(keys[f"result:{job_id}"])
-        pipeline.lrange(keys[f"errors:{job_id}"], 0, -1)
-        pipeline.hgetall(keys[f"data:{job_id}"])
-        pipeline.zscore(keys["scheduled"], job_id)
-    pipeline.hgetall(keys["names"])
-
-
-class WrongType(ResponseError):
-    """A key of ours holds a value of another type: another program writes under the same names."""
-
-
-def check_replies(replies: Sequence[Any]) -> None:
-    """Raises the first of the errors among the replies of a pipeline that was told not to; WrongType for that kind."""
-    for reply in replies:
-        if isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE"):
-            raise WrongType(str(reply)) from reply
-        if isinstance(reply, Exception):
-            raise reply
-
-
-def read_jobs(
-    ids: Sequence[str], replies: Sequence[Any], names: Mapping[bytes, bytes], *, lenient: bool = False
-) -> list[JobRecord | None]:
-    """The records behind the replies of `queue_job_reads` for each of `ids`; `names` is the hash of task names.
-
-    A row that is none of this release's raises StoreError; `lenient`, for lists: it is left out, so that the others
-    are seen.
-    """
-    task_names = {number: name.decode(errors="replace") for number, name in names.items()}
-    records = []
-    for position, job_id in enumerate(ids):
-        first = position * PARTS_PER_JOB
-        text, run, result, errors, data, due = parts = replies[first : first + PARTS_PER_JOB]
-        try:
-            check_replies(parts)
-            record = job_record(
-                job_id,
-                text,
-                run,
-                result=result,
-                errors=errors,
-                data=data,
-                due_ms=int(due or 0),
-                task_names=task_names,
-            )
-        except (ValueError, KeyError, WrongType) as error:
-            fault = StoreError(
-                f"The row of job {job_id} cannot be read by this release ({type(error).__name__}): a newer one has "
-                "written it, or another program writes under the same names."
-            )
-            if not lenient:
-                raise fault from error
-            logger.warning(str(fault), extra={"job_id": job_id})
-            record = None
-        records.append(record)
-    return records
-
-
-class StoredLimits(NamedTuple):
-    """What the store keeps of a scope's limits. `counted` = its slots are kept and complete."""
-
-    weight: float
-    ceiling: int | None
-    paused: bool
-    counted: bool
-    min_share: int
-
-
-def unpack_limits(packed: bytes) -> StoredLimits:
-    weight, ceiling, paused, minimum, filling = packed.decode().split("|")
-    return StoredLimits(
-        weight=float(weight),
-        ceiling=int(ceiling) if ceiling else None,
-        paused=paused == "1",
-        counted=bool(ceiling or minimum) and filling != "1",
-        min_share=int(minimum or 0),
-    )
 
 
 def _clock_ms(clock: tuple[int, int]) -> int:
     return clock[0] * 1000 + clock[1] // 1000
 
 
-class Reads:
+class Reads(ConfigurationReads):
     """Reads of one shard. `client` must not decode replies."""
 
     def __init__(self, client: redis.Redis, keys: ShardKeys) -> None:
-        self.client = client
-        self.keys = keys
+        super().__init__(client, keys)
         scripts = Store(client, keys)
         self.browse, self.peek, self.oldest, self.explain = (
             scripts.browse,
@@ -310,87 +213,6 @@ class Reads:
                 pipeline.hget(keys[f"worker:{worker}"], "slots")
             found = pipeline.execute() if live else []
         return sum(int(slots) for slots in found if slots is not None and slots.isdigit())
-
-    def weights(self, tenants: Sequence[str]) -> dict[str, float]:
-        """The weights of these tenants, configured or the pool's default. One round trip."""
-        with translate_errors():
-            pipeline = self.client.pipeline(transaction=False)
-            pipeline.hget(self.keys["conf"], "weight")
-            pipeline.hmget(self.keys["limits"], [f"t:{tenant}" for tenant in tenants])
-            default, packed = pipeline.execute()
-        return {
-            tenant: float(default or 1) if limits is None else unpack_limits(limits).weight
-            for tenant, limits in zip(tenants, packed, strict=True)
-        }
-
-    def configured(self) -> PoolConf:
-        """The pool's configuration in force."""
-        with translate_errors():
-            stored: Any = self.client.hgetall(self.keys["conf"])
-        conf = {name.decode(): value.decode() for name, value in stored.items()}
-        return PoolConf(
-            policy=conf.get("policy", "tiered"),
-            by=conf.get("by", "deadline"),
-            step_ms=int(conf.get("step", 60_000)),
-            paused=conf.get("paused") == "1",
-            max_in_flight=int(conf["max"]) if conf.get("max") else None,
-            cost_unit=conf.get("unit", "ms"),
-            default_cost=float(conf.get("cost", 50)),
-            default_weight=float(conf.get("weight", 1)),
-            dispatch="scheduled" if conf.get("mode") == "scheduled" else "direct",
-            window=int(conf.get("window", 0)),
-            backlog_limit=int(conf["room"]) if "room" in conf else None,
-            continue_weight=int(conf.get("draw", 10)),
-        )
-
-    def version(self) -> int:
-        """Version of the configuration in force; 0 = never configured."""
-        with translate_errors():
-            stored: Any = self.client.hget(self.keys["conf"], "version")
-        return int(stored or 0)
-
-    def scope_limits(self) -> dict[tuple[str, str], ScopeLimits]:
-        """What is configured for tenants `(tenant, "")` and lanes `(tenant, lane)`."""
-        return self.limits()[0]
-
-    def key_limits(self) -> dict[str, KeyLimits]:
-        """What is configured for concurrency keys, by the digest of their pattern."""
-        return self.limits()[1]
-
-    def limits(self) -> tuple[dict[tuple[str, str], ScopeLimits], dict[str, KeyLimits]]:
-        """Both of these."""
-        limits: dict[tuple[str, str], ScopeLimits] = {}
-        keys: dict[str, KeyLimits] = {}
-        fronts: dict[str, bytes] = {}
-        with translate_errors():
-            for field, packed in self.client.hscan_iter(self.keys["limits"], count=1_000):
-                kind, _, name = field.decode().partition(":")
-                if kind in {"ft", "fl", "fk"}:
-                    fronts[f"{kind}:{name}"] = packed
-                    continue
-                if kind == "kp":
-                    ceiling, _, text = packed.decode().partition("|")
-                    keys[name] = KeyLimits(pattern=name, text=text, max_in_flight=int(ceiling) if ceiling else None)
-                    continue
-                tenant, _, lane = name.partition("|") if kind == "l" else (name, "", "")
-                stored = unpack_limits(packed)
-                limits[tenant, lane] = ScopeLimits(
-                    tenant=tenant,
-                    lane=lane,
-                    weight=stored.weight,
-                    max_in_flight=stored.ceiling,
-                    min_share=stored.min_share,
-                    paused=stored.paused,
-                )
-        for field, packed in fronts.items():
-            kind, _, name = field.partition(":")
-            rate, backlog_limit = unpack_front(packed)
-            if kind == "fk":
-                keys[name] = replace(keys[name], rate=rate)
-            else:
-                tenant, _, lane = name.partition("|")
-                limits[tenant, lane] = replace(limits[tenant, lane], rate=rate, backlog_limit=backlog_limit)
-        return limits, keys
 
     def overview(self) -> PoolOverview:
         """Sizes, tenants, workers, totals and leader, in three round trips."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from queueapp.codec import well_formed
 from queueapp.policies.registry import DIRECT
 from queueapp.states import STATE_CODES, Outcome, State
-from queueapp.store.records import ErrorRecord, JobRecord, LeasedJob
+from queueapp.store.records import LeasedJob
+from queueapp.store.views import ErrorRecord, JobRecord
 
 TIED = frozenset({"aging", "edf", "wfq"})
 """Policies whose ranks may be equal: their members of queues and walks begin with the 12 digits of a number of

@@ -15,9 +15,10 @@ from typing import Any
 
 import redis
 
+from queueapp.store.configured import unpack_limits
 from queueapp.store.connection import translate_errors
 from queueapp.store.keys import ShardKeys
-from queueapp.store.reads import HEADER_BYTES, unpack_limits
+from queueapp.store.reads import HEADER_BYTES
 from queueapp.store.rows import TIED, child_of, parse_row
 
 MINUTE_MS = 60_000

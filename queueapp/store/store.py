@@ -14,32 +14,26 @@ import redis
 
 from queueapp.store import calls
 from queueapp.store.calls import Reply
+from queueapp.store.configuration import KeyLimits, PoolConf, ScopeLimits
 from queueapp.store.connection import translate_errors
 from queueapp.store.dispatching import Dispatching
 from queueapp.store.keys import ShardKeys
+from queueapp.store.leader_records import Reranked, Term
 from queueapp.store.records import (
     Completed,
-    Cursor,
     Cycle,
     Enqueued,
     Failed,
     Finish,
-    KeyLimits,
     LeasedJob,
     Leases,
     Moved,
     NewJob,
-    Page,
-    PoolConf,
-    Reranked,
     Returned,
-    ScopeLimits,
-    Standing,
-    StandingJob,
-    Term,
     Word,
 )
 from queueapp.store.rows import leased_job
+from queueapp.store.views import Cursor, Page, Standing, StandingJob
 from queueapp.store.wait_facts import WaitFacts, wait_facts
 
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from queueapp.states import State
+from queueapp.store.configuration import Rate
 from queueapp.store.rates import unpack_front
-from queueapp.store.records import JobRecord, Rate
 from queueapp.store.rows import job_record, parse_row
+from queueapp.store.views import JobRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from queueapp import conf
 from queueapp.errors import DuctorError, InvalidOption, OldVersion, StoreError, StoreUnavailable, Upgrading
 from queueapp.models import KeyLimit, Pool, TenantLimits
 from queueapp.store import shards
-from queueapp.store.records import KeyLimits, PoolConf, ScopeLimits
+from queueapp.store.configuration import KeyLimits, PoolConf, ScopeLimits
 from queueapp.sync.intent import Scope, key_limits, scope_limits, versions, wanted_pool, wanted_scopes, write
 from queueapp.sync.renaming import settle
 

@@ -21,7 +21,7 @@ from queueapp.conf import settings
 from queueapp.errors import DuctorError, OldVersion, StoreUnavailable
 from queueapp.models import KeyLimit, Pool, Tenant, TenantLimits
 from queueapp.store import connection, shards
-from queueapp.store.records import PoolOverview
+from queueapp.store.views import PoolOverview
 from queueapp.sync.intent import Scope, chunks, versions, wanted_keys, wanted_pool, wanted_scopes, write
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from queueapp.errors import OldVersion
-from queueapp.store.records import ScopeLimits
+from queueapp.store.configuration import ScopeLimits
 from queueapp.sync.comparison import Found, Turn, bring, look, scope_of
 
 PAGE = 10_000

@@ -16,7 +16,7 @@ from queueapp.errors import InvalidOption, PolicyBusy
 from queueapp.models import KeyLimit, Pool, TenantLimits
 from queueapp.policies.registry import DIRECT, POLICIES
 from queueapp.store import shards
-from queueapp.store.records import KeyLimits, PoolConf, ScopeLimits
+from queueapp.store.configuration import KeyLimits, PoolConf, ScopeLimits
 
 T = TypeVar("T")
 Scope = tuple[str, str]

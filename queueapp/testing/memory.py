@@ -22,16 +22,15 @@ from queueapp.store.records import (
     Cycle,
     DebounceUse,
     Enqueued,
-    ErrorRecord,
     Failed,
     Finish,
-    JobRecord,
     LeasedJob,
     NewJob,
     Returned,
     SingletonUse,
     Word,
 )
+from queueapp.store.views import ErrorRecord, JobRecord
 from queueapp.testing.blocking import StoreBlocked
 
 

@@ -15,8 +15,9 @@ from queueapp.inspection.jobs import find_job
 from queueapp.producer.discovery import registry
 from queueapp.producer.options import COST_MAX
 from queueapp.store import scripts
+from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.store.keys import ShardKeys
-from queueapp.store.records import Failed, LeasedJob, PoolConf, Returned, ScopeLimits
+from queueapp.store.records import Failed, LeasedJob, Returned
 from queueapp.store.store import Store
 from queueapp.testing import drain
 from tests.lua.harness import LEASE_MS, Shard, completed

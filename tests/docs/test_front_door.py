@@ -11,8 +11,9 @@ import redis
 
 from queueapp.producer.once import OnThrottle
 from queueapp.producer.task import DuctorTask
+from queueapp.store.configuration import Rate, ScopeLimits
 from queueapp.store.keys import ShardKeys
-from queueapp.store.records import Entry, Rate, ScopeLimits, SingletonMode
+from queueapp.store.records import Entry, SingletonMode
 from tests.lua.harness import Shard
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/front-door.md").read_text()

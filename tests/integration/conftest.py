@@ -21,7 +21,7 @@ from django.test.utils import override_settings
 
 from queueapp.store import connection, embedded
 from queueapp.store.reads import Reads
-from queueapp.store.records import JobRecord
+from queueapp.store.views import JobRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 

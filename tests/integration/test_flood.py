@@ -10,8 +10,9 @@ import redis
 
 from queueapp.bench.statistics import percentile
 from queueapp.codec import digest
+from queueapp.store.configuration import KeyLimits, Rate
 from queueapp.store.keys import ShardKeys
-from queueapp.store.records import KeyLimits, KeyUse, LeasedJob, NewJob, Rate
+from queueapp.store.records import KeyUse, LeasedJob, NewJob
 from tests.lua.harness import START_MS, Shard, completed
 
 SLOTS, RUN_MS, RUNS, STEPS, PAUSE_MS = 8, 20, 100, 5, 500

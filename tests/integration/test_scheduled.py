@@ -11,8 +11,8 @@ import redis
 
 from queueapp import enqueue_many
 from queueapp.states import State
+from queueapp.store.configuration import PoolConf
 from queueapp.store.reads import Reads
-from queueapp.store.records import PoolConf
 from queueapp.store.store import Store
 from tests.integration import jobs
 from tests.integration.conftest import Manage, ManagedProcess, record, until

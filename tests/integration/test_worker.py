@@ -16,9 +16,10 @@ from django.test.utils import override_settings
 from queueapp import enqueue_many
 from queueapp.states import Outcome, State
 from queueapp.store import shards
+from queueapp.store.configuration import ScopeLimits
 from queueapp.store.ids import new_id
 from queueapp.store.reads import Reads
-from queueapp.store.records import NewJob, ScopeLimits
+from queueapp.store.records import NewJob
 from queueapp.store.store import Store
 from tests.integration import jobs
 from tests.integration.conftest import Manage, notes, record, until

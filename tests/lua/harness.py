@@ -9,19 +9,11 @@ from typing import Any
 
 import redis
 
+from queueapp.store.configuration import PoolConf
 from queueapp.store.keys import ShardKeys
+from queueapp.store.leader_records import Admitted, Dispatched, IngressEntry, Term
 from queueapp.store.reads import Reads
-from queueapp.store.records import (
-    Admitted,
-    Completed,
-    Dispatched,
-    Failed,
-    IngressEntry,
-    LeasedJob,
-    NewJob,
-    PoolConf,
-    Term,
-)
+from queueapp.store.records import Completed, Failed, LeasedJob, NewJob
 from queueapp.store.store import Store
 
 START_MS = 1_800_000_000_000

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from queueapp.codec import digest
-from queueapp.store.records import KeyLimits, KeyUse, LeasedJob, NewJob
+from queueapp.store.configuration import KeyLimits
+from queueapp.store.records import KeyUse, LeasedJob, NewJob
 from tests.lua.harness import Shard, completed
 
 OF_KEYS = ("keysets", "keynames", "keyusers", "parked", "sublanes", "waitkeys", "blocked:", "turns:", "slots:k:")

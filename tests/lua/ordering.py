@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from queueapp.policies.registry import DIRECT
-from queueapp.store.records import PoolConf, Returned
+from queueapp.store.configuration import PoolConf
+from queueapp.store.records import Returned
 from tests.lua.harness import Shard
 
 TIED = ("aging", "edf", "wfq")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from queueapp.states import State
-from queueapp.store.records import PoolConf, Rate, ScopeLimits
+from queueapp.store.configuration import PoolConf, Rate, ScopeLimits
 from tests.lua.harness import Shard
 from tests.model.front import Backlog, drawn
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queueapp.store.records import Cursor
+from queueapp.store.views import Cursor
 from tests.lua.harness import START_MS, Shard, completed, failed
 
 

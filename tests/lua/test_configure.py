@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queueapp.errors import OldVersion
-from queueapp.store.records import PoolConf, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
 from tests.lua.harness import Shard, completed
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from queueapp.store.records import Failed, Finish, LeasedJob, PoolConf
+from queueapp.store.configuration import PoolConf
+from queueapp.store.records import Failed, Finish, LeasedJob
 from tests.lua.harness import LEASE_MS, Shard, completed, failed
 
 

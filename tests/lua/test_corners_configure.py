@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from queueapp.store import calls
-from queueapp.store.records import LeasedJob, PoolConf, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import LeasedJob
 from tests.lua.harness import LEASE_MS, Shard, completed
 
 SCOPES = ["pool", "tenant", "lane"]

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from queueapp.states import State
-from queueapp.store.records import Failed, JobRecord, Returned
+from queueapp.store.records import Failed, Returned
+from queueapp.store.views import JobRecord
 from tests.lua.harness import LEASE_MS, Shard, failed
 from tests.lua.test_dead_letters import dead_job
 from tests.lua.test_recover import lose

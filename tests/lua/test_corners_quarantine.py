@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from queueapp.store.records import Finish, PoolConf, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import Finish
 from tests.lua.harness import LEASE_MS, Shard, completed, failed
 
 pytestmark = pytest.mark.dirty_store

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from queueapp.store.records import Completed, PoolConf, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import Completed
 from tests.lua.harness import LEASE_MS, Shard, completed, failed
 from tests.lua.test_recover import lose
 

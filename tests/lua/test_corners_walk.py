@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queueapp.store.records import PoolConf, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
 from tests.lua.harness import Shard, completed
 
 NAMES = ["b", "A", "a", "B", "-c", ".d"]

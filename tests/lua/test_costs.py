@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from queueapp.store.records import Failed, LeasedJob, PoolConf, Returned
+from queueapp.store.configuration import PoolConf
+from queueapp.store.records import Failed, LeasedJob, Returned
 from tests.lua.harness import LEASE_MS, Shard, completed
 from tests.lua.test_trim import KEEP
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from queueapp.codec import digest
-from queueapp.store.records import DebounceUse, KeyUse, NewJob, Rate, ScopeLimits, SingletonUse
+from queueapp.store.configuration import Rate, ScopeLimits
+from queueapp.store.records import DebounceUse, KeyUse, NewJob, SingletonUse
 from tests.lua.harness import START_MS, Shard, completed, failed
 
 WINDOW = DebounceUse(digest="report", period_ms=2_000, most_ms=5_000)

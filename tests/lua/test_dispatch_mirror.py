@@ -10,7 +10,9 @@ from collections.abc import Sequence
 import pytest
 
 from queueapp.errors import Fenced
-from queueapp.store.records import Correction, Dispatched, MirrorLane, Returned, ScopeLimits, Taken, Term
+from queueapp.store.configuration import ScopeLimits
+from queueapp.store.leader_records import Correction, Dispatched, MirrorLane, Taken, Term
+from queueapp.store.records import Returned
 from tests.lua.harness import Shard, completed, failed
 from tests.lua.keyed import keyed
 

@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from queueapp.store.records import Completed, PoolConf
+from queueapp.store.configuration import PoolConf
+from queueapp.store.records import Completed
 from tests.lua.harness import LEASE_MS, Shard, completed
 
 

@@ -11,8 +11,10 @@ import redis
 
 from queueapp.errors import Fenced, StoreMisconfigured
 from queueapp.states import State
+from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.store.keys import ShardKeys
-from queueapp.store.records import LeasedJob, PoolConf, ScopeLimits, Term
+from queueapp.store.leader_records import Term
+from queueapp.store.records import LeasedJob
 from tests.lua.harness import LEASE_MS, Shard, completed
 from tests.lua.keyed import keyed, use, used
 

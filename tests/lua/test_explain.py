@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from queueapp.states import State
-from queueapp.store.records import KeyLimits, KeyUse, NewJob, PoolConf, Returned, ScopeLimits
+from queueapp.store.configuration import KeyLimits, PoolConf, ScopeLimits
+from queueapp.store.records import KeyUse, NewJob, Returned
 from queueapp.store.wait_facts import Holder, WaitFacts
 from tests.lua.asking import LIVE_MS, ask
 from tests.lua.harness import LEASE_MS, Shard, completed, failed

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from queueapp.store.records import NewJob, PoolConf, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import NewJob
 from tests.lua.asking import ask
 from tests.lua.harness import LEASE_MS, Shard
 from tests.lua.keyed import keyed

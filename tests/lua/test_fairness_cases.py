@@ -9,7 +9,8 @@ import pytest
 
 from queueapp.inspection.fairness import certificate
 from queueapp.inspection.shares import Standing
-from queueapp.store.records import LeasedJob, NewJob, PoolConf, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import LeasedJob, NewJob
 from tests.lua.harness import START_MS, Shard, completed
 
 SLOTS = 4

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from queueapp.states import State
-from queueapp.store.records import Completed, Returned, ScopeLimits
+from queueapp.store.configuration import ScopeLimits
+from queueapp.store.records import Completed, Returned
 from tests.lua.harness import LEASE_MS, Shard, completed, failed
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from queueapp.store import calls
-from queueapp.store.records import LeasedJob, PoolConf, Returned, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import LeasedJob, Returned
 from tests.lua.harness import LEASE_MS, Shard, completed
 from tests.lua.test_costs import commands
 

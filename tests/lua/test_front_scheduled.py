@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from queueapp.states import Outcome, State
-from queueapp.store.records import DebounceUse, Rate, ScopeLimits, SingletonUse
+from queueapp.store.configuration import Rate, ScopeLimits
+from queueapp.store.records import DebounceUse, SingletonUse
 from tests.lua.harness import Shard
 
 

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from queueapp.codec import digest
+from queueapp.store.configuration import KeyLimits, Rate, ScopeLimits
 from queueapp.store.keys import ShardKeys
-from queueapp.store.records import KeyLimits, KeyUse, Rate, ScopeLimits
+from queueapp.store.records import KeyUse
 from tests.lua.harness import START_MS, Shard
 from tests.model.front import Gcra
 

@@ -8,7 +8,10 @@ import pytest
 
 from queueapp.errors import PolicyBusy
 from queueapp.policies.registry import DIRECT
-from queueapp.store.records import Change, Completed, NewJob, PoolConf, Returned, ScopeLimits, Term
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.leader_records import Term
+from queueapp.store.records import Completed, NewJob, Returned
+from queueapp.store.views import Change
 from tests.lua.harness import LEASE_MS, Shard, completed, failed
 from tests.lua.keyed import keyed, waiters
 

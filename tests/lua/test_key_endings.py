@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from queueapp.store.records import PoolConf, Returned, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import Returned
 from tests.lua.harness import LEASE_MS, Shard, completed, failed
 from tests.lua.keyed import configure_key, keyed, left, used
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queueapp.store.records import PoolConf
+from queueapp.store.configuration import PoolConf
 from tests.lua.harness import Shard, completed
 from tests.lua.keyed import configure_key, keyed, use, waiters
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from queueapp.codec import digest
-from queueapp.store.records import KeyLimits, ScopeLimits
+from queueapp.store.configuration import KeyLimits, ScopeLimits
 from tests.lua.harness import LEASE_MS, Shard, completed
 from tests.lua.keyed import configure_key, keyed, use, waiters
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queueapp.codec import digest
-from queueapp.store.records import PoolConf, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
 from tests.lua.harness import LEASE_MS, START_MS, Shard, completed
 from tests.lua.keyed import configure_key, keyed, waiters
 

@@ -9,7 +9,7 @@ import pytest
 from queueapp.codec import digest
 from queueapp.store import scripts
 from queueapp.store.calls import packed_keys
-from queueapp.store.records import PoolConf
+from queueapp.store.configuration import PoolConf
 from tests.lua.harness import LEASE_MS, START_MS, Shard, completed, failed
 from tests.lua.keyed import OF_KEYS, keyed, left, use, used, waiters
 from tests.lua.test_replay import scene

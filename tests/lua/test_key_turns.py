@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from queueapp.codec import digest
-from queueapp.store.records import LeasedJob, PoolConf, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import LeasedJob
 from tests.lua.harness import Shard, completed
 from tests.lua.keyed import keyed, left, use, waiters
 

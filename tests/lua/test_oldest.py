@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from queueapp.policies.registry import DIRECT
-from queueapp.store.records import PoolConf, Returned, ScopeLimits, Standing
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import Returned
+from queueapp.store.views import Standing
 from tests.lua.harness import LEASE_MS, START_MS, Shard, failed
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from queueapp.errors import InvalidOption
 from queueapp.policies.registry import DIRECT, POLICIES
-from queueapp.store.records import PoolConf
+from queueapp.store.configuration import PoolConf
 from tests.lua.harness import LEASE_MS, START_MS, Shard, completed, failed
 from tests.lua.ordering import TIED, drained, every_policy, every_tied, given_back, row, under
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queueapp.store.records import ScopeLimits
+from queueapp.store.configuration import ScopeLimits
 from tests.lua.harness import START_MS, Shard, completed, failed
 from tests.lua.ordering import drained, given_back, under
 

@@ -12,7 +12,8 @@ import pytest
 
 from queueapp.errors import SchemaMismatch
 from queueapp.store import scripts
-from queueapp.store.records import PoolConf, Rate, Returned, ScopeLimits
+from queueapp.store.configuration import PoolConf, Rate, ScopeLimits
+from queueapp.store.records import Returned
 from tests.lua.harness import LEASE_MS, Shard, completed, failed
 
 Act = Callable[[], Any]

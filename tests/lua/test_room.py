@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queueapp.store.records import PoolConf, Rate, ScopeLimits
+from queueapp.store.configuration import PoolConf, Rate, ScopeLimits
 from tests.lua.harness import Shard, completed
 
 

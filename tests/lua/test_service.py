@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from queueapp.policies.registry import POLICIES
-from queueapp.store.records import PoolConf, Returned, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import Returned
 from tests.lua.harness import LEASE_MS, Shard, completed, counting_commands, failed
 
 DIRECT = sorted({"fifo", "priority", "edf", "wfq", "aging", "tiered", "ring"} & set(POLICIES))

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from queueapp.states import Outcome, State
-from queueapp.store.records import KeyUse, NewJob, Rate, ScopeLimits, SingletonMode, SingletonUse
+from queueapp.store.configuration import Rate, ScopeLimits
+from queueapp.store.records import KeyUse, NewJob, SingletonMode, SingletonUse
 from tests.lua.harness import LEASE_MS, Shard, completed, failed
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queueapp.store.records import ScopeLimits
+from queueapp.store.configuration import ScopeLimits
 from tests.lua.harness import Shard, completed, failed
 
 KEEP: dict[str, Any] = {"result_ttl_ms": 10**9, "result_max": 10**6, "dead_ttl_ms": 10**9, "dead_max": 10**6}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from queueapp.store.records import Rate
+from queueapp.store.configuration import Rate
 
 
 @dataclass

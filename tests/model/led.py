@@ -13,8 +13,9 @@ from typing import Any
 
 import redis
 
+from queueapp.store.configuration import PoolConf
 from queueapp.store.keys import ShardKeys
-from queueapp.store.records import Cycle, Enqueued, Leases, Moved, NewJob, PoolConf
+from queueapp.store.records import Cycle, Enqueued, Leases, Moved, NewJob
 from queueapp.store.store import Store
 
 

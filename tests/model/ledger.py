@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from queueapp.states import Outcome, State
-from queueapp.store.records import Completed, Failed, Finish, LeasedJob, NewJob, PoolConf, Returned, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import Completed, Failed, Finish, LeasedJob, NewJob, Returned
 
 CLAMPED_MS = 5_000
 REFRESHED_MS = 1_000

@@ -21,17 +21,8 @@ from queueapp.policies.keyed import SWEEP_MS
 from queueapp.policies.protocol import Candidate, Policy
 from queueapp.policies.registry import POLICIES
 from queueapp.policies.tree import Charge, Limits, Tree
-from queueapp.store.records import (
-    Completed,
-    Failed,
-    KeyLimits,
-    LeasedJob,
-    NewJob,
-    PoolConf,
-    Returned,
-    ScopeLimits,
-    Tier,
-)
+from queueapp.store.configuration import KeyLimits, PoolConf, ScopeLimits
+from queueapp.store.records import Completed, Failed, LeasedJob, NewJob, Returned, Tier
 from queueapp.store.store import Store
 from tests.model.estimates import DEFAULT_COST, Estimates
 from tests.model.keysets import KEYS, key_set, key_use

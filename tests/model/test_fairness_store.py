@@ -10,8 +10,9 @@ import pytest
 import redis
 
 from queueapp.policies.tree import Limits
+from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.store.keys import ShardKeys
-from queueapp.store.records import Completed, NewJob, PoolConf, ScopeLimits
+from queueapp.store.records import Completed, NewJob
 from queueapp.store.store import Store
 from tests.model.pair import Clock, Pair
 from tests.model.witness import lag_bound

@@ -11,18 +11,9 @@ from typing import Any
 import pytest
 import redis
 
+from queueapp.store.configuration import PoolConf, Rate, ScopeLimits
 from queueapp.store.keys import ShardKeys
-from queueapp.store.records import (
-    DebounceUse,
-    KeyUse,
-    NewJob,
-    PoolConf,
-    Rate,
-    Returned,
-    ScopeLimits,
-    SingletonMode,
-    SingletonUse,
-)
+from queueapp.store.records import DebounceUse, KeyUse, NewJob, Returned, SingletonMode, SingletonUse
 from tests.lua.harness import LEASE_MS, Shard, completed, failed
 
 STEPS, CHECKED_EVERY = 100, 5

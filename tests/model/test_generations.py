@@ -15,19 +15,10 @@ from queueapp.codec import digest
 from queueapp.errors import PolicyBusy
 from queueapp.policies.registry import DIRECT
 from queueapp.store import scripts
+from queueapp.store.configuration import KeyLimits, PoolConf, ScopeLimits
 from queueapp.store.keys import ShardKeys
 from queueapp.store.reads import Reads
-from queueapp.store.records import (
-    Completed,
-    Failed,
-    KeyLimits,
-    KeyUse,
-    LeasedJob,
-    NewJob,
-    PoolConf,
-    Returned,
-    ScopeLimits,
-)
+from queueapp.store.records import Completed, Failed, KeyUse, LeasedJob, NewJob, Returned
 from queueapp.store.store import Store
 
 START_MS = 1_800_000_000_000

@@ -14,9 +14,10 @@ import pytest
 import redis
 
 from queueapp.scheduler.dispatching import READ_AGAIN_S, Dispatcher
+from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.store.keys import ShardKeys
 from queueapp.store.reads import Reads
-from queueapp.store.records import Completed, Failed, LeasedJob, NewJob, PoolConf, Returned, ScopeLimits
+from queueapp.store.records import Completed, Failed, LeasedJob, NewJob, Returned
 from queueapp.store.store import Store
 from tests.clock import Clock as Monotonic
 from tests.model.keysets import key_use

@@ -21,18 +21,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from queueapp.codec import digest
 from queueapp.errors import Fenced
 from queueapp.policies.registry import DIRECT
+from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.store.keys import ShardKeys
-from queueapp.store.records import (
-    Completed,
-    IngressEntry,
-    KeyUse,
-    Leases,
-    NewJob,
-    PoolConf,
-    Returned,
-    ScopeLimits,
-    Term,
-)
+from queueapp.store.leader_records import IngressEntry, Term
+from queueapp.store.records import Completed, KeyUse, Leases, NewJob, Returned
 from queueapp.store.store import Store
 
 TENANTS, LANES = ("ant", "bee", "cat"), ("main", "other")

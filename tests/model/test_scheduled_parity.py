@@ -19,9 +19,11 @@ from queueapp.policies.protocol import Candidate
 from queueapp.policies.registry import POLICIES, PYTHON, find
 from queueapp.policies.tree import Charge, Limits, Tree
 from queueapp.scheduler.dispatching import Dispatcher
+from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.store.keys import ShardKeys
+from queueapp.store.leader_records import Term
 from queueapp.store.reads import Reads
-from queueapp.store.records import Completed, NewJob, PoolConf, ScopeLimits, Term
+from queueapp.store.records import Completed, NewJob
 from queueapp.store.store import Store
 from tests.model.own_policies import OWN
 from tests.model.pair import LONG_LEASE_MS, Clock

@@ -10,8 +10,9 @@ import pytest
 import redis
 
 from queueapp.errors import StaleCall
+from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.store.keys import ShardKeys
-from queueapp.store.records import Completed, NewJob, PoolConf, Returned, ScopeLimits
+from queueapp.store.records import Completed, NewJob, Returned
 from queueapp.store.store import Store
 from tests.model.pair import Clock
 

@@ -20,7 +20,8 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 from queueapp.errors import Fenced, LeaseHeld, OldVersion, PolicyBusy, StaleCall
 from queueapp.policies.registry import DIRECT
 from queueapp.states import State
-from queueapp.store.records import PoolConf, Returned, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import Returned
 from tests.model.machine import LANES, TENANTS, Machine
 from tests.model.strategies import begins, finishes, lease_times, new_jobs, often, picks, twice, wants, workers
 

@@ -17,9 +17,10 @@ from queueapp.cli import logs, startup
 from queueapp.cli.command import DuctorCommand
 from queueapp.cli.table import printable, table
 from queueapp.codec import encode_arguments
+from queueapp.store.configuration import PoolConf
 from queueapp.store.ids import new_id
 from queueapp.store.keys import ShardKeys
-from queueapp.store.records import Completed, Failed, LeasedJob, NewJob, PoolConf
+from queueapp.store.records import Completed, Failed, LeasedJob, NewJob
 from queueapp.store.store import Store
 
 pytestmark = pytest.mark.django_db

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command, load_command_class
 
+from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.store.ids import new_id
-from queueapp.store.records import PoolConf, ScopeLimits
 from tests.unit.inspection.conftest import Scene
 
 pytestmark = pytest.mark.django_db

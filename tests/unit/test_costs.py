@@ -13,7 +13,7 @@ from queueapp.errors import InvalidOption
 from queueapp.inspection.facts import as_mapping
 from queueapp.inspection.jobs import JobView, find_job
 from queueapp.producer.results import DuctorResult
-from queueapp.store.records import PoolConf
+from queueapp.store.configuration import PoolConf
 from queueapp.store.store import Store
 from queueapp.testing import drain, immediate, recorded
 from queueapp.worker.context import JobContext

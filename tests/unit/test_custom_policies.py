@@ -19,7 +19,7 @@ from queueapp.policies.ordered import Ordered
 from queueapp.policies.protocol import Candidate, Place
 from queueapp.policies.registry import POLICIES, find
 from queueapp.policies.ring import Ring
-from queueapp.store.records import PoolConf
+from queueapp.store.configuration import PoolConf
 from queueapp.sync import intent
 from tests.model.own_policies import OWN
 

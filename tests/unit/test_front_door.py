@@ -16,7 +16,7 @@ from queueapp.producer import outbox
 from queueapp.producer.preparation import prepare
 from queueapp.producer.relaying import relay
 from queueapp.signals import enqueue_failed
-from queueapp.store.records import Rate, ScopeLimits
+from queueapp.store.configuration import Rate, ScopeLimits
 from queueapp.store.store import Store
 from tests.producing import add, run_waiting
 

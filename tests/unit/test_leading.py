@@ -16,7 +16,8 @@ from queueapp.conf import settings
 from queueapp.errors import Fenced, StoreUnavailable
 from queueapp.scheduler.dispatching import FLUSH_S, FULL_S, LOOK_S, READ_AGAIN_S, Dispatcher
 from queueapp.scheduler.leading import IDLE_ROUNDS, DispatchThread
-from queueapp.store.records import Admitted, Dispatched, IngressEntry, MirrorLane, PoolConf, Term
+from queueapp.store.configuration import PoolConf
+from queueapp.store.leader_records import Admitted, Dispatched, IngressEntry, MirrorLane, Term
 from tests.clock import Clock
 from tests.model.own_policies import OWN
 

@@ -16,7 +16,8 @@ from queueapp.api.shapes import Limits as LimitsShape
 from queueapp.inspection.fairness import certificate
 from queueapp.models import Pool, Tenant, TenantLimits
 from queueapp.store import shards
-from queueapp.store.records import NewJob, ScopeLimits
+from queueapp.store.configuration import ScopeLimits
+from queueapp.store.records import NewJob
 from queueapp.store.store import Store
 
 pytestmark = pytest.mark.django_db

@@ -12,8 +12,9 @@ from queueapp.compat import Task, TaskError, TaskResultDoesNotExist, TaskResultS
 from queueapp.producer.results import result_from_record, running_result
 from queueapp.states import Outcome, State
 from queueapp.store.ids import new_id
-from queueapp.store.records import ErrorRecord, JobRecord, LeasedJob
+from queueapp.store.records import LeasedJob
 from queueapp.store.store import Store
+from queueapp.store.views import ErrorRecord, JobRecord
 from tests.producing import add, attempt, chosen
 
 pytestmark = pytest.mark.compat

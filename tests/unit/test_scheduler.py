@@ -18,7 +18,8 @@ from queueapp.scheduler.duties.promotion import Promotion
 from queueapp.scheduler.duties.reranking import Reranking
 from queueapp.scheduler.leadership import Leadership
 from queueapp.scheduler.loop import Scheduler
-from queueapp.store.records import Moved, Reranked, Term
+from queueapp.store.leader_records import Reranked, Term
+from queueapp.store.records import Moved
 from tests.clock import Clock
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from ductor_project.demo.show.site import Site
 from queueapp.cli.stack import free_port
 from queueapp.store import shards
-from queueapp.store.records import WorkerEntry
+from queueapp.store.views import WorkerEntry
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 60.0

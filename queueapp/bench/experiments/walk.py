@@ -23,8 +23,9 @@ from queueapp.bench.harness import Progress, Report
 from queueapp.bench.server_cost import Meter
 from queueapp.bench.statistics import median, ratio
 from queueapp.store import shards
+from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.store.ids import new_id
-from queueapp.store.records import Completed, LeasedJob, NewJob, PoolConf, ScopeLimits
+from queueapp.store.records import Completed, LeasedJob, NewJob
 from queueapp.store.store import Store
 
 FEW_TENANTS = 10

@@ -11,7 +11,7 @@ import time
 from typing import Protocol
 
 from queueapp.scheduler.duties import Pace
-from queueapp.store.records import Reranked
+from queueapp.store.leader_records import Reranked
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,8 @@ from django.urls import reverse
 
 from queueapp.models import DeadLetterInspection, Pool, Tenant, TenantLimits
 from queueapp.store import shards
-from queueapp.store.records import Completed, PoolConf
+from queueapp.store.configuration import PoolConf
+from queueapp.store.records import Completed
 from queueapp.store.store import Store
 from tests.unit.admin.conftest import IN_AN_ARGUMENT, SECRET, Login, enqueue, fail, lease, public
 from tests.unit.admin.test_dead_letters import ids_on, states, text

@@ -15,7 +15,7 @@ from queueapp.models import KeyLimit, Pool
 from queueapp.policies.registry import POLICIES
 from queueapp.producer.discovery import registry
 from queueapp.store import shards
-from queueapp.store.records import PoolConf, Rate
+from queueapp.store.configuration import PoolConf, Rate
 from queueapp.store.store import Store
 from tests.producing import add
 from tests.unit.admin.test_dead_letters import text

@@ -17,7 +17,8 @@ from django.utils.functional import Promise
 from queueapp import models
 from queueapp.models import KeyLimit, Pool, Tenant, TenantLimits
 from queueapp.store import shards
-from queueapp.store.records import NewJob, Rate, ScopeLimits
+from queueapp.store.configuration import Rate, ScopeLimits
+from queueapp.store.records import NewJob
 from queueapp.sync import delivery
 from tests.unit.conftest import SilentStore
 

@@ -10,8 +10,8 @@ from django.test import Client
 from django.urls import reverse
 
 from queueapp.store import shards
+from queueapp.store.configuration import ScopeLimits
 from queueapp.store.ids import new_id
-from queueapp.store.records import ScopeLimits
 from tests.unit.admin.conftest import Login, enqueue, keep, lease, public
 from tests.unit.admin.test_dead_letters import text
 

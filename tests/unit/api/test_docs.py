@@ -16,8 +16,8 @@ from queueapp.api.grants import PERMISSION
 from queueapp.api.view import CONTENTS, DuctorView
 from queueapp.producer.discovery import registry
 from queueapp.store import connection, shards
+from queueapp.store.configuration import ScopeLimits
 from queueapp.store.ids import LENGTH
-from queueapp.store.records import ScopeLimits
 from tests.unit.api import host
 from tests.unit.api.host import ADD, job_in
 from tests.unit.api.test_isolation import Token, signed_in_only

@@ -9,8 +9,9 @@ import pytest
 
 from queueapp.api import shapes
 from queueapp.store import shards
+from queueapp.store.configuration import ScopeLimits
 from queueapp.store.ids import new_id
-from queueapp.store.records import NewJob, ScopeLimits
+from queueapp.store.records import NewJob
 
 pytestmark = [pytest.mark.urls("tests.unit.api.host"), pytest.mark.django_db]
 

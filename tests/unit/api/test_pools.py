@@ -11,7 +11,7 @@ from django.test import override_settings
 
 from queueapp.models import Pool, Tenant, TenantLimits
 from queueapp.store import shards
-from queueapp.store.records import PoolConf, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
 from tests.unit.api import host
 from tests.unit.api.host import job_in
 

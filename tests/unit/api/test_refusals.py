@@ -13,7 +13,7 @@ from django.test import Client, override_settings
 from queueapp.errors import StoreError, StoreMisconfigured
 from queueapp.models import Tenant
 from queueapp.store import connection, shards
-from queueapp.store.records import Rate, ScopeLimits
+from queueapp.store.configuration import Rate, ScopeLimits
 from tests.unit.api import host
 from tests.unit.api.host import ADD
 

@@ -13,8 +13,8 @@ from django.utils import timezone
 from queueapp.api import shapes
 from queueapp.models import OutboxEntry
 from queueapp.store import shards
+from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.store.ids import new_id
-from queueapp.store.records import PoolConf, ScopeLimits
 from tests.unit.api import host
 from tests.unit.api.host import ADD, STATES, add, job_in, lease
 

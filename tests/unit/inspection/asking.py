@@ -6,7 +6,8 @@ from itertools import count
 from typing import Any
 
 from queueapp.inspection.explain import Why
-from queueapp.store.records import Completed, PoolConf, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import Completed
 from tests.unit.inspection.conftest import Scene
 
 versions = count(1)

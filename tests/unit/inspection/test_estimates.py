@@ -11,7 +11,7 @@ import pytest
 from queueapp.inspection.estimates import Estimate, estimate_of, in_words
 from queueapp.inspection.reasons import Kind, Reader, moment_of, reasons_of, sentence_of
 from queueapp.states import State
-from queueapp.store.records import JobRecord
+from queueapp.store.views import JobRecord
 from queueapp.store.wait_facts import Holder, KeyFacts, ScopeFacts, WaitFacts
 
 NOW_MS = 1_800_000_000_000

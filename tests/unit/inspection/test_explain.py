@@ -14,8 +14,9 @@ from queueapp.inspection.explain import as_mapping, explain
 from queueapp.inspection.reasons import Kind
 from queueapp.models import OutboxEntry
 from queueapp.store import shards
+from queueapp.store.configuration import ScopeLimits
 from queueapp.store.ids import new_id
-from queueapp.store.records import Returned, ScopeLimits
+from queueapp.store.records import Returned
 from tests.unit.conftest import RoundTrips
 from tests.unit.inspection.asking import configure, end, kinds, work
 from tests.unit.inspection.conftest import Scene

@@ -13,7 +13,8 @@ from queueapp.inspection.estimates import in_words
 from queueapp.inspection.explain import explain
 from queueapp.inspection.reasons import Kind
 from queueapp.store import shards
-from queueapp.store.records import Failed, KeyUse, Returned, ScopeLimits
+from queueapp.store.configuration import ScopeLimits
+from queueapp.store.records import Failed, KeyUse, Returned
 from tests.unit.inspection.asking import configure, end, free, kinds, lose_twice, work
 from tests.unit.inspection.conftest import Scene
 

@@ -17,7 +17,8 @@ from queueapp.cli.tenants import text
 from queueapp.inspection.fairness import certify
 from queueapp.inspection.shares import Standing
 from queueapp.store import service as service_reads
-from queueapp.store.records import PoolConf, Returned, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import Returned
 from queueapp.store.service import MINUTE_MS, Minute, Part, Service, TenantService
 from tests.lua.harness import Shard, completed
 from tests.unit.conftest import RoundTrips

@@ -11,7 +11,7 @@ import pytest
 from queueapp.inspection.fairness import certify
 from queueapp.inspection.shares import Standing
 from queueapp.store import service as service_reads
-from queueapp.store.records import PoolConf, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.store.service import MINUTE_MS
 from tests.lua.harness import LEASE_MS, Shard, completed, counting_commands
 from tests.lua.keyed import keyed

@@ -11,7 +11,9 @@ from queueapp.errors import InvalidOption
 from queueapp.inspection.jobs import MAX_COUNT, MAX_NEXT, JobPage, JobView, find_job, list_jobs
 from queueapp.models import Pool, Tenant, TenantLimits
 from queueapp.states import Outcome, State
-from queueapp.store.records import ErrorRecord, JobRecord, KeyUse, PoolConf, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import KeyUse
+from queueapp.store.views import ErrorRecord, JobRecord
 from tests.unit.conftest import RoundTrips
 from tests.unit.inspection.conftest import Scene
 

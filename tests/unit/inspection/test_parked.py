@@ -12,7 +12,7 @@ from queueapp.inspection.jobs import list_jobs
 from queueapp.inspection.overview import pool_status
 from queueapp.inspection.tenants import tenants_in
 from queueapp.producer.results import DuctorResult
-from queueapp.store.records import KeyLimits, Rate, ScopeLimits
+from queueapp.store.configuration import KeyLimits, Rate, ScopeLimits
 from queueapp.store.store import Store
 from tests.producing import add, run_waiting
 

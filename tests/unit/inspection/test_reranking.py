@@ -8,7 +8,8 @@ from queueapp.inspection.collector import StoreCollector
 from queueapp.inspection.explain import explain
 from queueapp.inspection.jobs import list_jobs
 from queueapp.inspection.overview import pool_status
-from queueapp.store.records import Change, PoolConf
+from queueapp.store.configuration import PoolConf
+from queueapp.store.views import Change
 from tests.unit.inspection.conftest import Scene
 from tests.unit.metrics.reading import value
 from tests.unit.metrics.test_collector import read

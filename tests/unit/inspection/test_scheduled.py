@@ -9,7 +9,8 @@ import pytest
 from queueapp.inspection.explain import explain
 from queueapp.inspection.jobs import list_jobs
 from queueapp.inspection.overview import pool_status
-from queueapp.store.records import PoolConf, Term
+from queueapp.store.configuration import PoolConf
+from queueapp.store.leader_records import Term
 from tests.unit.inspection.asking import kinds
 from tests.unit.inspection.conftest import Scene
 

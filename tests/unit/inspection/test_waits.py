@@ -10,7 +10,7 @@ from queueapp.inspection import waits
 from queueapp.inspection.overview import pool_status
 from queueapp.inspection.waits import longest_wait
 from queueapp.store import shards
-from queueapp.store.records import Standing, StandingJob
+from queueapp.store.views import Standing, StandingJob
 from tests.unit.conftest import RoundTrips
 from tests.unit.inspection.conftest import Scene
 

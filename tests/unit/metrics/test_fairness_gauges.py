@@ -9,8 +9,9 @@ from django.test import override_settings
 from queueapp.inspection import fairness_gauges
 from queueapp.inspection.collector import StoreCollector
 from queueapp.inspection.fairness_gauges import KEPT_S
+from queueapp.store.configuration import ScopeLimits
 from queueapp.store.ids import new_id
-from queueapp.store.records import NewJob, ScopeLimits
+from queueapp.store.records import NewJob
 from queueapp.store.store import Store
 from tests.clock import Clock
 from tests.unit.metrics.reading import value

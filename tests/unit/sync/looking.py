@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from queueapp.store import shards
-from queueapp.store.records import ScopeLimits
+from queueapp.store.configuration import ScopeLimits
 from queueapp.sync import intent
 
 

@@ -20,7 +20,8 @@ from queueapp import sync
 from queueapp.errors import OldVersion, StoreUnavailable
 from queueapp.models import Pool, Tenant, TenantLimits
 from queueapp.store import shards
-from queueapp.store.records import NewJob, PoolConf, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import NewJob
 from queueapp.sync import delivery, intent
 from tests.unit.conftest import SilentStore
 from tests.unit.sync.looking import counted, scopes

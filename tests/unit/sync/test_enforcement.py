@@ -11,7 +11,8 @@ from django.core.management import CommandError, call_command
 
 from queueapp.models import Pool, Tenant, TenantLimits
 from queueapp.store import shards
-from queueapp.store.records import NewJob, PoolConf, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import NewJob
 from queueapp.sync import comparison, enforcement, intent
 from tests.unit.sync.looking import scopes
 

@@ -19,8 +19,9 @@ from queueapp.models import KeyLimit, Pool, Tenant, TenantLimits
 from queueapp.policies.registry import DIRECT
 from queueapp.producer.discovery import registry
 from queueapp.store import shards
+from queueapp.store.configuration import KeyLimits, PoolConf
 from queueapp.store.ids import new_id
-from queueapp.store.records import KeyLimits, NewJob, PoolConf
+from queueapp.store.records import NewJob
 from queueapp.store.store import Store
 from queueapp.sync import delivery, intent
 from queueapp.sync.comparison import Turn, look

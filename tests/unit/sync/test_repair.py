@@ -14,7 +14,7 @@ from queueapp import sync
 from queueapp.errors import SchemaMismatch, StoreUnavailable, Upgrading
 from queueapp.models import Pool, Tenant, TenantLimits
 from queueapp.store import shards
-from queueapp.store.records import PoolConf, ScopeLimits
+from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.sync import comparison, intent
 from tests.unit.sync.looking import counted, scopes
 

@@ -1,0 +1,127 @@
+"""Reads of what is configured in one shard: the pool, its tenants and lanes, its concurrency keys.
+
+`reads.Reads` is built on it. `sync` compares what it answers with what the database wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import redis
+
+from queueapp.store.configuration import KeyLimits, PoolConf, ScopeLimits
+from queueapp.store.connection import translate_errors
+from queueapp.store.keys import ShardKeys
+from queueapp.store.rates import unpack_front
+
+
+class StoredLimits(NamedTuple):
+    """What the store keeps of a scope's limits. `counted` = its slots are kept and complete."""
+
+    weight: float
+    ceiling: int | None
+    paused: bool
+    counted: bool
+    min_share: int
+
+
+def unpack_limits(packed: bytes) -> StoredLimits:
+    weight, ceiling, paused, minimum, filling = packed.decode().split("|")
+    return StoredLimits(
+        weight=float(weight),
+        ceiling=int(ceiling) if ceiling else None,
+        paused=paused == "1",
+        counted=bool(ceiling or minimum) and filling != "1",
+        min_share=int(minimum or 0),
+    )
+
+
+class ConfigurationReads:
+    """Reads of one shard. `client` must not decode replies."""
+
+    def __init__(self, client: redis.Redis, keys: ShardKeys) -> None:
+        self.client = client
+        self.keys = keys
+
+    def weights(self, tenants: Sequence[str]) -> dict[str, float]:
+        """The weights of these tenants, configured or the pool's default. One round trip."""
+        with translate_errors():
+            pipeline = self.client.pipeline(transaction=False)
+            pipeline.hget(self.keys["conf"], "weight")
+            pipeline.hmget(self.keys["limits"], [f"t:{tenant}" for tenant in tenants])
+            default, packed = pipeline.execute()
+        return {
+            tenant: float(default or 1) if limits is None else unpack_limits(limits).weight
+            for tenant, limits in zip(tenants, packed, strict=True)
+        }
+
+    def configured(self) -> PoolConf:
+        """The pool's configuration in force."""
+        with translate_errors():
+            stored: Any = self.client.hgetall(self.keys["conf"])
+        conf = {name.decode(): value.decode() for name, value in stored.items()}
+        return PoolConf(
+            policy=conf.get("policy", "tiered"),
+            by=conf.get("by", "deadline"),
+            step_ms=int(conf.get("step", 60_000)),
+            paused=conf.get("paused") == "1",
+            max_in_flight=int(conf["max"]) if conf.get("max") else None,
+            cost_unit=conf.get("unit", "ms"),
+            default_cost=float(conf.get("cost", 50)),
+            default_weight=float(conf.get("weight", 1)),
+            dispatch="scheduled" if conf.get("mode") == "scheduled" else "direct",
+            window=int(conf.get("window", 0)),
+            backlog_limit=int(conf["room"]) if "room" in conf else None,
+            continue_weight=int(conf.get("draw", 10)),
+        )
+
+    def version(self) -> int:
+        """Version of the configuration in force; 0 = never configured."""
+        with translate_errors():
+            stored: Any = self.client.hget(self.keys["conf"], "version")
+        return int(stored or 0)
+
+    def scope_limits(self) -> dict[tuple[str, str], ScopeLimits]:
+        """What is configured for tenants `(tenant, "")` and lanes `(tenant, lane)`."""
+        return self.limits()[0]
+
+    def key_limits(self) -> dict[str, KeyLimits]:
+        """What is configured for concurrency keys, by the digest of their pattern."""
+        return self.limits()[1]
+
+    def limits(self) -> tuple[dict[tuple[str, str], ScopeLimits], dict[str, KeyLimits]]:
+        """Both of these."""
+        limits: dict[tuple[str, str], ScopeLimits] = {}
+        keys: dict[str, KeyLimits] = {}
+        fronts: dict[str, bytes] = {}
+        with translate_errors():
+            for field, packed in self.client.hscan_iter(self.keys["limits"], count=1_000):
+                kind, _, name = field.decode().partition(":")
+                if kind in {"ft", "fl", "fk"}:
+                    fronts[f"{kind}:{name}"] = packed
+                    continue
+                if kind == "kp":
+                    ceiling, _, text = packed.decode().partition("|")
+                    keys[name] = KeyLimits(pattern=name, text=text, max_in_flight=int(ceiling) if ceiling else None)
+                    continue
+                tenant, _, lane = name.partition("|") if kind == "l" else (name, "", "")
+                stored = unpack_limits(packed)
+                limits[tenant, lane] = ScopeLimits(
+                    tenant=tenant,
+                    lane=lane,
+                    weight=stored.weight,
+                    max_in_flight=stored.ceiling,
+                    min_share=stored.min_share,
+                    paused=stored.paused,
+                )
+        for field, packed in fronts.items():
+            kind, _, name = field.partition(":")
+            rate, backlog_limit = unpack_front(packed)
+            if kind == "fk":
+                keys[name] = replace(keys[name], rate=rate)
+            else:
+                tenant, _, lane = name.partition("|")
+                limits[tenant, lane] = replace(limits[tenant, lane], rate=rate, backlog_limit=backlog_limit)
+        return limits, keys
