@@ -10,7 +10,7 @@ from rest_framework import serializers
 from queueapp.api.fields import Word
 from queueapp.firings import CATCH_UP, OVERLAP
 from queueapp.inspection.explain import STATES as WAIT_STATES
-from queueapp.inspection.reasons import Kind
+from queueapp.inspection.reason import Kind
 from queueapp.inspection.shares import Standing
 from queueapp.metrics import FIRING_OUTCOMES
 from queueapp.states import Outcome, State

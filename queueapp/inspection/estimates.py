@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from queueapp.inspection.reasons import Kind, Reader, Reason, moment_of
+from queueapp.inspection.reason import Kind, Reader, Reason, moment_of
 from queueapp.inspection.wording import counted, lasting, moment_words
 from queueapp.states import State
 from queueapp.store.views import JobRecord

@@ -18,7 +18,8 @@ from queueapp.conf import settings
 from queueapp.errors import StoreUnavailable
 from queueapp.inspection.estimates import Estimate, estimate_of
 from queueapp.inspection.overview import LIVE_MS
-from queueapp.inspection.reasons import Kind, Reader, Reason, moment_of, reasons_of, sentence_of
+from queueapp.inspection.reason import Kind, Reader, Reason, moment_of
+from queueapp.inspection.reasons import reasons_of, sentence_of
 from queueapp.inspection.wording import ahead_words
 from queueapp.moments import now_ms
 from queueapp.producer import outbox

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from queueapp.inspection.explain import LOOKS, WALKED
-from queueapp.inspection.reasons import Kind
+from queueapp.inspection.reason import Kind
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/operations.md").read_text()
 

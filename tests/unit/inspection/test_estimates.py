@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from queueapp.inspection.estimates import Estimate, estimate_of, in_words
-from queueapp.inspection.reasons import Kind, Reader, moment_of, reasons_of, sentence_of
+from queueapp.inspection.reason import Kind, Reader, moment_of
+from queueapp.inspection.reasons import reasons_of, sentence_of
 from queueapp.states import State
 from queueapp.store.views import JobRecord
 from queueapp.store.wait_facts import Holder, KeyFacts, ScopeFacts, WaitFacts

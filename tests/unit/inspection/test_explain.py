@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from queueapp.errors import StoreUnavailable
 from queueapp.inspection.explain import as_mapping, explain
-from queueapp.inspection.reasons import Kind
+from queueapp.inspection.reason import Kind
 from queueapp.models import OutboxEntry
 from queueapp.store import shards
 from queueapp.store.configuration import ScopeLimits

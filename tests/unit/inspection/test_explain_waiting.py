@@ -11,7 +11,7 @@ import pytest
 from queueapp.inspection import explain as module
 from queueapp.inspection.estimates import in_words
 from queueapp.inspection.explain import explain
-from queueapp.inspection.reasons import Kind
+from queueapp.inspection.reason import Kind
 from queueapp.store import shards
 from queueapp.store.configuration import ScopeLimits
 from queueapp.store.records import Failed, KeyUse, Returned
