@@ -6,7 +6,6 @@ does is the producer's; this class speaks django.tasks.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -23,7 +22,7 @@ from queueapp.producer import client
 from queueapp.producer.options import InvalidTaskOption, UnknownQueue
 from queueapp.producer.results import DuctorResult, result_from_record
 from queueapp.producer.task import DuctorTask
-from queueapp.store import shards
+from queueapp.store.following import aread_job, read_job
 
 POOL_NAME_WORDS = "The name of a pool has 1 to 64 of a-z 0-9 _ - and begins with a letter or a digit."
 
@@ -75,20 +74,19 @@ class DuctorBackend(BaseTaskBackend):
 
     def get_result(self, result_id: str) -> DuctorResult:
         """The job of this id as it is now. Raises TaskResultDoesNotExist also for what is no job id."""
-        place = shards.locate(str(result_id))
-        record = shards.reads(place[0]).job(place[1]) if place else None
-        if place is None or record is None:
+        found = read_job(str(result_id))
+        if found is None:
             raise _gone(result_id)
-        return result_from_record(record, place[0], self.alias)
+        pool, record = found
+        return result_from_record(record, pool, self.alias, asked=str(result_id))
 
     async def aget_result(self, result_id: str) -> DuctorResult:
         """See `get_result`."""
-        # In a thread: the store is asked when the pool is not one of those known here.
-        place = await asyncio.to_thread(shards.locate, str(result_id))
-        record = await shards.async_store(place[0]).read_job(place[1]) if place else None
-        if place is None or record is None:
+        found = await aread_job(str(result_id))
+        if found is None:
             raise _gone(result_id)
-        return result_from_record(record, place[0], self.alias)
+        pool, record = found
+        return result_from_record(record, pool, self.alias, asked=str(result_id))
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         """Faults of this alias in TASKS; everything else is checked by `queueapp.checks`."""

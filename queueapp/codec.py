@@ -145,8 +145,10 @@ def _meaning(value: object) -> object:
     match value:
         case None | bool() | str() | int():
             return value
-        case float() | Decimal():
-            return _number(Decimal(str(value)))
+        case float():  # `str` of an enumeration's member would be its name
+            return _number(Decimal(float.__repr__(value)))
+        case Decimal():
+            return _number(Decimal(value))
         case bytes():
             return value.decode(errors="backslashreplace")
         case datetime():

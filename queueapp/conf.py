@@ -114,6 +114,8 @@ class Settings:
     """How long a dead letter is kept."""
     dead_max: int = 10_000
     """How many dead letters are kept for a tenant in a pool."""
+    records_ttl_ms: int = 365 * 86_400_000
+    """How long records of what was done to dead letters are kept, and jobs in the outbox that the store refused."""
 
     api_tenants: TenantSource | None = None
     """Callable `request -> set of tenant ids or ALL`, or its dotted path; None closes the REST API."""

@@ -89,4 +89,8 @@ def _faults(row: Schedule) -> list[tuple[str, str]]:
         row.full_clean(validate_unique=False, validate_constraints=False)
     except ValidationError as error:
         return [(field, text) for field, texts in error.message_dict.items() for text in texts]
+    except DatabaseError:
+        raise
+    except Exception as error:  # as SQL wrote it: the other rows are looked at all the same
+        return [(NON_FIELD_ERRORS, f"{type(error).__name__} was raised while it was looked at")]
     return []

@@ -109,6 +109,25 @@ class TenantContextError(DuctorError):
     code = "tenant_context"
 
 
+class CountChanged(DuctorError):
+    """Not as many jobs match now as when they were counted; nothing was changed."""
+
+    code = "count_changed"
+
+    def __init__(self, message: str | None = None, *, expected: int = 0, number: int = 0, exact: bool = True) -> None:
+        least = "" if exact else "at least "
+        super().__init__(message or f"{least}{number:,} jobs match now, not {expected:,}; nothing was changed.")
+        self.expected = expected
+        self.number = number
+        self.exact = exact
+
+
+class StillRunning(DuctorError):
+    """Jobs of the pool run: drain it first, or force what was asked for."""
+
+    code = "still_running"
+
+
 # -- the store ---------------------------------------------------------------------------------------------------
 
 
@@ -148,6 +167,12 @@ class Upgrading(StoreUnavailable):
     code = "upgrading"
 
 
+class Obliterating(Upgrading):
+    """`manage.py ductor obliterate` is emptying this pool; it can be used when that is done."""
+
+    code = "obliterating"
+
+
 class SchemaMismatch(StoreError):
     """The shard has another schema number than this release; run `manage.py ductor upgrade` or update the process."""
 
@@ -164,6 +189,12 @@ class Fenced(StoreError):
     """A leader's write under a superseded term; nothing was changed."""
 
     code = "fenced"
+
+
+class OrderChanged(StoreError):
+    """A leader ranked or chose for an order of jobs that is over, the policy has changed; nothing was changed."""
+
+    code = "order_changed"
 
 
 class LeaseHeld(StoreError):
@@ -188,7 +219,7 @@ class PolicyBusy(StoreError):
 
 
 class JobCancelled(DuctorError):
-    """The job was cancelled before it ran."""
+    """The job was cancelled: before it ran, or while it ran."""
 
     code = "cancelled"
 
@@ -236,5 +267,5 @@ class NotSentYet(DuctorError, RuntimeError):
 
 
 REFUSALS: dict[str, type[StoreError]] = {
-    cls.code: cls for cls in (SchemaMismatch, StaleCall, Fenced, LeaseHeld, OldVersion, PolicyBusy)
+    cls.code: cls for cls in (SchemaMismatch, StaleCall, Fenced, OrderChanged, LeaseHeld, OldVersion, PolicyBusy)
 }

@@ -17,8 +17,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -36,8 +37,28 @@ JITTER_MAX_S = 86_400
 STEP_S = 6 * 3600
 """No zone changes its clock twice within so long."""
 
-CATCH_UP = ("skip", "one", "all")
-OVERLAP = ("allow", "skip", "replace")
+YEAR_MIN, YEAR_MAX = 1970, 2999
+"""Of a start and an end: what is beyond may leave the range of Python's clock."""
+
+
+class CatchUp(StrEnum):
+    """What becomes of firings that were missed."""
+
+    SKIP = "skip"
+    ONE = "one"
+    ALL = "all"
+
+
+class Overlap(StrEnum):
+    """What becomes of a firing while the last job is not over."""
+
+    ALLOW = "allow"
+    SKIP = "skip"
+    REPLACE = "replace"
+
+
+CATCH_UP = tuple(each.value for each in CatchUp)
+OVERLAP = tuple(each.value for each in Overlap)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +74,11 @@ class Rule:
     end_ms: int | None = None
 
     def digest(self) -> str:
-        """22 characters that stand for this rule."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:22]
+        """22 characters that stand for this rule. A field that is as it begins is left out, so that one which a later
+        release adds plans nothing anew."""
+        said = {each.name: getattr(self, each.name) for each in fields(self)}
+        said = {each.name: said[each.name] for each in fields(self) if said[each.name] != each.default}
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:22]
 
     def after(self, at_ms: int) -> int | None:
         """The first firing later than `at_ms`; None when there is none any more."""
@@ -112,9 +136,9 @@ def due(rule: Rule, next_ms: int, now_ms: int, *, catch_up: str, alone: bool = F
     """
     moments, older = rule.between(next_ms, now_ms)
     on_time = [moment_ms for moment_ms in moments if now_ms - moment_ms <= LATE_MS]
-    if catch_up == "all":
+    if catch_up == CatchUp.ALL:
         fire = moments
-    elif catch_up == "one":
+    elif catch_up == CatchUp.ONE:
         fire = on_time or moments[-1:]
     else:
         fire = on_time
@@ -151,6 +175,13 @@ def read_cron(text: object) -> str:
     if next(sim, None) is None:
         raise ValueError("a time that comes at all")
     return cron
+
+
+def read_moment(at: datetime) -> datetime:
+    """A start or an end. Raises ValueError with the words that finish "it must be …"."""
+    if not YEAR_MIN <= at.year <= YEAR_MAX:
+        raise ValueError(f"a moment of the years {YEAR_MIN} to {YEAR_MAX}; leave it empty for none")
+    return at
 
 
 def read_zone(name: object) -> str:

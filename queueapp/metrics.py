@@ -90,6 +90,12 @@ QUEUE_WAIT = Durations(
     ["pool"],
     buckets=SECONDS,
 )
+WAITED = Counter(
+    "ductor_waited_seconds_total",
+    "What leased jobs had waited for since their submission or the attempt before: schedule, backoff, their own "
+    "limits, the line.",
+    ["pool", "tenant", "part"],
+)
 TASK_LATENCY = Durations(
     "ductor_task_latency_seconds",
     "From submission to the recorded completion, retries and delays included, of completed jobs.",
@@ -176,6 +182,7 @@ SCHEDULES_OVERDUE = Gauge(
 
 INSTRUMENTS = (
     QUEUE_WAIT,
+    WAITED,
     TASK_LATENCY,
     TASK_EXEC,
     MAX_OBSERVED_WAIT,

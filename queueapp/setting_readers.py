@@ -324,6 +324,7 @@ READERS: dict[str, Reader] = {
     "TENANT_CONTEXT": Reader(142, "tenant_context", _callable_or_none),
     "POLICIES": Reader(143, "policies", _policies),
     "BACKLOG_LIMIT": Reader(144, "backlog_limit", _whole_or_none(0, 2**31 - 1)),
+    "RECORDS_TTL": Reader(145, "records_ttl_ms", _duration(1, 3650 * _DAY_S)),
 }
 """Setting → how it is read."""
 

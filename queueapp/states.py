@@ -25,10 +25,22 @@ class State(StrEnum):
     """Parked: it came above a rate, and waits for the moment from which it conforms."""
     ACTIVE = "active"
     """Leased by one worker until a deadline."""
+    MOVING = "moving"
+    """On its way to another pool, and run by nobody; its new place takes over."""
     DEAD = "dead"
     """Budget spent; kept as a dead letter for inspection."""
     ENDED = "ended"
     """Over; the outcome says how. Kept until retention removes it."""
+
+    @property
+    def in_line(self) -> bool:
+        """It could run now, as far as its own time goes."""
+        return self in (State.INGRESS, State.PENDING, State.READY)
+
+    @property
+    def waits(self) -> bool:
+        """It is yet to run, now or at its time."""
+        return self.in_line or self in (State.SCHEDULED, State.BACKLOG)
 
 
 class Outcome(StrEnum):
@@ -39,6 +51,8 @@ class Outcome(StrEnum):
     EXPIRED = "expired"
     DISCARDED = "discarded"
     REPLACED = "replaced"
+    MOVED = "moved"
+    """It goes on in another pool, under the id that its row names."""
 
 
 STATE_CODES: dict[str, State] = {
@@ -48,6 +62,7 @@ STATE_CODES: dict[str, State] = {
     "r": State.READY,
     "s": State.SCHEDULED,
     "a": State.ACTIVE,
+    "m": State.MOVING,
     "d": State.DEAD,
     "e": State.ENDED,
 }
@@ -60,6 +75,7 @@ INDEX: dict[State, str] = {
     State.READY: "ready",
     State.SCHEDULED: "scheduled",
     State.ACTIVE: "active",
+    State.MOVING: "moving",
     State.DEAD: "dead",
     State.ENDED: "ended",
 }
@@ -91,9 +107,11 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("admit", State.INGRESS, State.PENDING),
     Transition("dispatch", State.PENDING, State.READY),
     Transition("dispatch", State.PENDING, State.ENDED, Outcome.EXPIRED),
+    Transition("dispatch", State.PENDING, State.ENDED, Outcome.CANCELLED),
     Transition("promote_due", State.SCHEDULED, State.PENDING),
     Transition("promote_due", State.SCHEDULED, State.INGRESS),
     Transition("promote_due", State.READY, State.PENDING),
+    Transition("promote_due", State.READY, State.INGRESS),
     Transition("promote_due", State.INGRESS, State.PENDING),
     Transition("promote_due", State.PENDING, State.ENDED, Outcome.EXPIRED),
     Transition("promote_due", State.SCHEDULED, State.ENDED, Outcome.EXPIRED),
@@ -101,20 +119,30 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("promote_due", State.INGRESS, State.ENDED, Outcome.EXPIRED),
     Transition("promote_due", State.READY, State.ENDED, Outcome.EXPIRED),
     Transition("configure", State.READY, State.PENDING),
+    Transition("configure", State.READY, State.INGRESS),
     Transition("rerank", State.PENDING, State.INGRESS),
     Transition("check_and_lease", State.PENDING, State.ACTIVE),
     Transition("check_and_lease", State.READY, State.ACTIVE),
     Transition("check_and_lease", State.READY, State.PENDING),
+    Transition("check_and_lease", State.READY, State.INGRESS),
     Transition("check_and_lease", State.READY, State.ENDED, Outcome.EXPIRED),
     Transition("check_and_lease", State.PENDING, State.ENDED, Outcome.EXPIRED),
+    Transition("check_and_lease", State.PENDING, State.ENDED, Outcome.CANCELLED),
+    Transition("check_and_lease", State.READY, State.ENDED, Outcome.CANCELLED),
     Transition("complete", State.ACTIVE, State.ENDED, Outcome.COMPLETED),
+    Transition("complete", State.ACTIVE, State.ENDED, Outcome.CANCELLED),
     Transition("fail", State.ACTIVE, State.SCHEDULED),
     Transition("fail", State.ACTIVE, State.DEAD),
+    Transition("fail", State.ACTIVE, State.ENDED, Outcome.CANCELLED),
     Transition("partition_requeue", State.ACTIVE, State.PENDING),
+    Transition("partition_requeue", State.ACTIVE, State.INGRESS),
     Transition("partition_requeue", State.ACTIVE, State.SCHEDULED),
     Transition("partition_requeue", State.ACTIVE, State.DEAD),
+    Transition("partition_requeue", State.ACTIVE, State.ENDED, Outcome.CANCELLED),
     Transition("partition_recover", State.ACTIVE, State.PENDING),
+    Transition("partition_recover", State.ACTIVE, State.INGRESS),
     Transition("partition_recover", State.ACTIVE, State.DEAD),
+    Transition("partition_recover", State.ACTIVE, State.ENDED, Outcome.CANCELLED),
     Transition("cancel", State.PENDING, State.ENDED, Outcome.CANCELLED),
     Transition("cancel", State.SCHEDULED, State.ENDED, Outcome.CANCELLED),
     Transition("cancel", State.BACKLOG, State.ENDED, Outcome.CANCELLED),
@@ -127,7 +155,17 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("move_to_dlq", State.READY, State.DEAD),
     Transition("retry_from_dlq", State.DEAD, State.PENDING),
     Transition("retry_from_dlq", State.DEAD, State.INGRESS),
+    Transition("retry_from_dlq", State.DEAD, State.SCHEDULED),
     Transition("discard", State.DEAD, State.ENDED, Outcome.DISCARDED),
+    Transition("depart", State.PENDING, State.MOVING),
+    Transition("depart", State.SCHEDULED, State.MOVING),
+    Transition("depart", State.BACKLOG, State.MOVING),
+    Transition("depart", State.INGRESS, State.MOVING),
+    Transition("depart", State.READY, State.MOVING),
+    Transition("arrive", None, State.PENDING),
+    Transition("arrive", None, State.SCHEDULED),
+    Transition("arrive", None, State.INGRESS),
+    Transition("arrived", State.MOVING, State.ENDED, Outcome.MOVED),
 )
 """`cycle` performs what `complete`, `fail`, `check_and_lease`, and in bounded shares `promote_due` and
 `partition_recover` perform; it, `check_and_lease` and `dispatch` perform shares of what `rerank` does; `trim`

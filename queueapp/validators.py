@@ -64,6 +64,18 @@ def burst(value: int) -> None:
     _between(1, BURST_MAX, value, _("burst"))
 
 
+def dispatch_rate(value: int) -> None:
+    _between(1, RATE_MAX, value, _("dispatch rate"))
+
+
+def dispatch_period(value: float) -> None:
+    _between(PERIOD_MIN, PERIOD_MAX, value, _("dispatch period"))
+
+
+def dispatch_burst(value: int) -> None:
+    _between(1, BURST_MAX, value, _("dispatch burst"))
+
+
 def continue_weight(value: int) -> None:
     _between(1, CONTINUE_WEIGHT_MAX, value, _("continuations for each start"))
 

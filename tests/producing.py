@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from queueapp import backoff, task
+from queueapp import Key, backoff, task
 from queueapp.codec import decode_arguments, encode_result
 from queueapp.compat import TaskContext
 from queueapp.producer.task import find
@@ -37,6 +37,10 @@ def fail(message: str) -> None:
 
 @task(lane="mail", cost=3, max_attempts=4, backoff=backoff.fixed(7), aliases=["tests.producing.old_name"])
 def chosen() -> None: ...
+
+
+@task(concurrency=[Key(f"key {number}", limit=1) for number in range(4)])
+def many_keys() -> None: ...
 
 
 @task

@@ -13,11 +13,13 @@ def work(*pools: str, slots: int = 1) -> int:
     """Runs what these pools (default: `default`) can run now; returns how many runs that were."""
     names = pools or ("default",)
     worker_id = f"test-{new_id()}"
-    keys = [shards.keys(pool)["wake"] for pool in names]
+    lines = [Line(pool, shards.store(pool), worker_id, lease_ms=30_000) for pool in names]
+    own = [line.stop_key for line in lines]
+    keys = [*(line.wake_key for line in lines), *own]
     worker = Worker(
-        [Line(pool, shards.store(pool), worker_id, lease_ms=30_000) for pool in names],
+        lines,
         WorkerOptions(slots=slots, batch=True),
-        lambda post: Parker(connection.blocking, keys, post),
+        lambda post: Parker(connection.blocking, keys, post, own=own),
     )
     assert worker.run() == EXIT_DONE
     return worker.ran

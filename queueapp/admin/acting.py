@@ -8,7 +8,7 @@ costs the others nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from django.contrib import admin, messages
@@ -18,22 +18,27 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from queueapp.admin.choosing import MOST, Selection, filter_parameters, read_selection
+from queueapp.admin.choosing import MOST, Chosen, number, read_chosen
 from queueapp.admin.pages import DISCARD, OPERATE, choose_pool, draw
 from queueapp.admin.records import record, username
 from queueapp.admin.showing import moment_ms
-from queueapp.errors import DuctorError
-from queueapp.inspection import actions
+from queueapp.errors import CountChanged, DuctorError
+from queueapp.inspection import bulk
+from queueapp.inspection.actions import Done
+from queueapp.inspection.selection import NOT_ENDED, Selection
 from queueapp.models import DeadLetters, Jobs
+from queueapp.states import State
 
 SHOWN = 20
 NOTE_MOST = 2_000
 
 
 class Act(Protocol):
-    """An action of `inspection.actions`."""
+    """An action of `inspection.bulk`."""
 
-    def __call__(self, ids: Any, *, by: str = "", note: str = "") -> actions.Done: ...
+    def __call__(
+        self, asked: Any, *, by: str = "", note: str = "", expected: int | None = None, most: int | None = None
+    ) -> Done: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +52,14 @@ class Verb:
     meaning: Promise
     act: Callable[[], Act]
     """Looked up when it is called."""
+    states: tuple[State, ...] = (State.DEAD,)
+    """Of which all that match may be meant."""
     dangerous: bool = False
+
+
+def _retry(asked: Any, **how: Any) -> Done:
+    """At the rate of a selection, laid out at once: a request cannot wait."""
+    return bulk.retry_many(asked, pace=bulk.Pace(waits=False), **how)
 
 
 RETRY = Verb(
@@ -56,7 +68,7 @@ RETRY = Verb(
     title=_("Retry dead letters"),
     button=_("Retry"),
     meaning=_("They go back to work with fresh budgets, in their tenant's line behind its other jobs."),
-    act=lambda: actions.retry,
+    act=lambda: _retry,
 )
 DISCARDING = Verb(
     name="discard",
@@ -64,47 +76,47 @@ DISCARDING = Verb(
     title=_("Discard dead letters"),
     button=_("Discard"),
     meaning=_("They end for good. Their arguments are deleted; nothing brings them back."),
-    act=lambda: actions.discard,
+    act=lambda: bulk.discard_many,
     dangerous=True,
 )
 CANCEL = Verb(
     name="cancel",
     needs=OPERATE,
-    title=_("Cancel waiting jobs"),
+    title=_("Cancel jobs"),
     button=_("Cancel jobs"),
-    meaning=_("They end without having run. A job that runs by now is left alone."),
-    act=lambda: actions.cancel,
+    meaning=_("Waiting ones end without having run. One that runs is told to stop; it ends when its body is through."),
+    act=lambda: bulk.cancel_many,
+    states=NOT_ENDED,
     dangerous=True,
 )
 
 
-def confirm_or_act(
-    owner: admin.ModelAdmin[Any], request: HttpRequest, verb: Verb, *, back: str, everything: bool
-) -> HttpResponse:
-    """The view behind every action. `back` is where it ends; the form's `next` comes first. `everything`: all that
-    match a filter may be meant."""
+def confirm_or_act(owner: admin.ModelAdmin[Any], request: HttpRequest, verb: Verb, *, back: str) -> HttpResponse:
+    """The view behind every action. `back` is where it ends; the form's `next` comes first."""
     choice = choose_pool(request)
-    selection = read_selection(request, choice.chosen)
+    chosen = read_chosen(request, choice.chosen, verb.states)
     back = _next(request) or back
     if choice.fault:
         messages.error(request, choice.fault)
         return HttpResponseRedirect(back)
-    if selection.everything and not everything:
-        messages.error(request, gettext("Tick the jobs that are meant."))
-        return HttpResponseRedirect(back)
+    shown = number(request.POST, "shown", most=2**53)
+    phrase, typed = f"{verb.name} {shown}", request.POST.get("typed", "").strip()
+    mistyped = "confirmed" in request.POST
     try:
-        total, exact = selection.count()
-        if total == 0:
-            messages.warning(request, gettext("No job was chosen, so that nothing was changed."))
-            return HttpResponseRedirect(back)
-        # What was shown is what has to be typed, even if letters have come or gone meanwhile.
-        phrase = f"{verb.name} {request.POST.get('shown') or total}"
-        typed = request.POST.get("typed", "").strip()
-        if "confirmed" in request.POST and (not selection.everything or typed == phrase):
-            _act(request, verb, selection)
-            return HttpResponseRedirect(back)
+        if "confirmed" in request.POST and (not chosen.everything or (shown and typed == phrase)):
+            try:
+                return _act(request, verb, chosen, back, shown)
+            except CountChanged as error:  # asked anew, with the number of now
+                messages.warning(request, str(error))
+                mistyped = False
+        if chosen.everything:
+            chosen = replace(chosen, selection=chosen.selection.fixed())
+        total, exact = chosen.count()
     except DuctorError as error:
         messages.error(request, str(error))
+        return HttpResponseRedirect(back)
+    if total == 0:
+        messages.warning(request, gettext("No job was chosen, so that nothing was changed."))
         return HttpResponseRedirect(back)
     return draw(
         owner,
@@ -113,16 +125,16 @@ def confirm_or_act(
         verb.title,
         {
             "verb": verb,
-            "selection": selection,
-            "parameters": filter_parameters(selection.pool, selection.filter),
-            "conditions": _conditions(selection),
+            "selection": chosen,
+            "parameters": _parameters(chosen.selection, verb),
+            "conditions": _conditions(chosen.selection, verb),
             "total": total,
             "exact": exact,
             "most": MOST,
             "phrase": f"{verb.name} {total}",
-            "mistyped": "confirmed" in request.POST,
-            "examples": selection.ids[:SHOWN],
-            "others": max(0, len(selection.ids) - SHOWN),
+            "mistyped": mistyped,
+            "examples": chosen.ids[:SHOWN],
+            "others": max(0, len(chosen.ids) - SHOWN),
             "note": request.POST.get("note", "")[:NOTE_MOST],
             "note_most": NOTE_MOST,
             "back": back,
@@ -130,53 +142,78 @@ def confirm_or_act(
     )
 
 
-def _act(request: HttpRequest, verb: Verb, selection: Selection) -> None:
-    ids = selection.public_ids()
+def _act(request: HttpRequest, verb: Verb, chosen: Chosen, back: str, shown: int) -> HttpResponse:
     note = request.POST.get("note", "").strip()[:NOTE_MOST]
-    done = verb.act()(ids, by=username(request), note=note)
+    if not chosen.everything and not chosen.ids:
+        messages.warning(request, gettext("No job was chosen, so that nothing was changed."))
+        return HttpResponseRedirect(back)
+    done = verb.act()(
+        chosen.asked,
+        by=username(request),
+        note=note,
+        expected=shown if chosen.everything else None,
+        most=MOST if chosen.everything else None,
+    )
     (messages.error if done.fault else messages.success)(request, done.summary())
-    if selection.surplus:
+    if chosen.surplus:
         messages.warning(
             request,
             ngettext(
                 "%(count)d more job was chosen than one request takes; it is unchanged.",
                 "%(count)d more jobs were chosen than one request takes; they are unchanged.",
-                selection.surplus,
+                chosen.surplus,
             )
-            % {"count": selection.surplus},
+            % {"count": chosen.surplus},
         )
-    if selection.everything and len(ids) == MOST:
+    if done.more:
         messages.warning(
             request,
-            gettext("One request takes the newest %(most)d. What is left of the matching ones is still here: go on.")
+            gettext("One request takes the oldest %(most)d. What is left of the matching ones is still here: go on.")
             % {"most": MOST},
         )
     what = f"{verb.name}: {done.summary()}"
-    if selection.everything:
-        what += f" ({', '.join(f'{name}={value}' for name, value in _filter(selection).items()) or 'no filter'})"
+    if chosen.everything:
+        asked = {name: value for name, value in _parameters(chosen.selection, verb).items() if name != "pool"}
+        what += f" ({', '.join(f'{name}={value}' for name, value in asked.items()) or 'no filter'})"
     if note:
         what += f" {note}"
-    if len(ids) == 1:
-        record(request, Jobs, ids[0], what, object_id=ids[0])
+    if len(chosen.ids) == 1 and not chosen.everything:
+        record(request, Jobs, chosen.ids[0], what, object_id=chosen.ids[0])
     else:
-        about = ngettext("%(count)d job of %(pool)s", "%(count)d jobs of %(pool)s", len(ids))
-        record(request, DeadLetters, about % {"count": len(ids), "pool": selection.pool}, what)
+        handled = sum(done.counts.values())
+        about = ngettext("%(count)d job of %(pool)s", "%(count)d jobs of %(pool)s", handled)
+        model = DeadLetters if verb.states == (State.DEAD,) else Jobs
+        record(request, model, about % {"count": handled, "pool": chosen.pool}, what)
+    return HttpResponseRedirect(back)
 
 
-def _filter(selection: Selection) -> dict[str, str]:
-    return {name: value for name, value in filter_parameters("", selection.filter).items() if name != "pool"}
+def _parameters(selection: Selection, verb: Verb) -> dict[str, str]:
+    """The selection as fields that `read_chosen` reads; empty ones are left out."""
+    fields = {
+        "pool": selection.pool,
+        "state": selection.states[0].value if selection.states != verb.states else "",
+        "tenant": selection.tenant,
+        "lane": selection.lane,
+        "task": ", ".join(selection.tasks),
+        "reason": selection.reason,
+        "group": selection.group,
+        "before": str(selection.as_of_ms or ""),
+    }
+    return {name: value for name, value in fields.items() if value}
 
 
-def _conditions(selection: Selection) -> list[tuple[str, str]]:
-    """The filter in words."""
-    asked = selection.filter
+def _conditions(selection: Selection, verb: Verb) -> list[tuple[str, str]]:
+    """The selection in words."""
+    dead = verb.states == (State.DEAD,)
     named = (
         (gettext("Pool"), selection.pool),
-        (gettext("Tenant"), asked.tenant),
-        (gettext("Task"), asked.task),
-        (gettext("Died of"), asked.reason),
-        (gettext("Group"), asked.group),
-        (gettext("Died before"), moment_ms(asked.before_ms)),
+        (gettext("State"), "" if dead else ", ".join(state.value for state in selection.states)),
+        (gettext("Tenant"), selection.tenant),
+        (gettext("Lane"), selection.lane),
+        (gettext("Task"), ", ".join(selection.tasks)),
+        (gettext("Died of"), selection.reason),
+        (gettext("Group"), selection.group),
+        (gettext("Died before") if dead else gettext("Submitted by"), moment_ms(selection.as_of_ms)),
     )
     return [(name, value) for name, value in named if value]
 

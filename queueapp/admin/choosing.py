@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from itertools import islice
 from typing import Literal, cast, get_args
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, QueryDict
 
-from queueapp.inspection.deadletters import DeadLetters, Filter, dead_ids, dead_letters
+from queueapp.inspection.deadletters import Filter
+from queueapp.inspection.selection import PAGES_OF_REQUEST, Selection, count
+from queueapp.states import State
 
 MOST = 1_000
 """Jobs that one request acts on."""
-BATCH = 250
 PAGE_SIZES = (50, 100, 200)
 OFFSET_MOST = 10_000_000
 WORD_MOST = 512
@@ -63,12 +63,13 @@ def page_size(given: QueryDict) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """What a form selects in one pool. `ids` are public ids, at most `MOST`; unused when all that match are meant."""
+class Chosen:
+    """What a form means in one pool. `ids` are public ids, at most `MOST`; unused when all that match are meant."""
 
     pool: str
     scope: Scope
     ids: tuple[str, ...]
+    selection: Selection
     filter: Filter
     surplus: int = 0
     """Ids beyond `MOST` that the form named; they are left alone."""
@@ -77,33 +78,43 @@ class Selection:
     def everything(self) -> bool:
         return self.scope == "all"
 
+    @property
+    def asked(self) -> Selection | tuple[str, ...]:
+        """What an action of `inspection.bulk` takes."""
+        return self.selection if self.everything else self.ids
+
     def count(self) -> tuple[int, bool]:
         """How many jobs match, and whether that is exact. Asks the store when all that match are meant."""
         if not self.everything:
             return len(self.ids), True
-        # As many as a page has: where no more match, several conditions are counted exactly, too.
-        found: DeadLetters = dead_letters(self.pool, self.filter, count=max(PAGE_SIZES))
-        return found.total, found.exact
-
-    def public_ids(self) -> list[str]:
-        """The ids to act on, at most `MOST`, the newest dead letters first."""
-        if not self.everything:
-            return list(self.ids)
-        batches = dead_ids(self.pool, self.filter, count=BATCH)
-        return list(islice((job_id for batch in batches for job_id in batch), MOST))
+        found = count(self.selection, pages=PAGES_OF_REQUEST)
+        return found.number, found.exact
 
 
-def read_selection(request: HttpRequest, pool: str) -> Selection:
-    """The selection of a posted form: `scope`, `ids` (ticked) and `page_ids`, several in a field or one in each."""
+def read_chosen(request: HttpRequest, pool: str, states: tuple[State, ...]) -> Chosen:
+    """What a posted form means: `scope`, `ids` (ticked) and `page_ids`, several in a field or one in each. `states` are
+    those of which all that match may be meant; the form may name one of them.
+    """
     given = request.POST.get("scope", "ticked")
     scope = cast("Scope", given) if given in get_args(Scope) else "ticked"
     fields = request.POST.getlist("page_ids" if scope == "page" else "ids")
     ids = _distinct(part for field in fields for part in field.split())
-    return Selection(
+    filter, state = read_filter(request.POST), word(request.POST, "state")
+    return Chosen(
         pool=pool,
         scope=scope,
         ids=ids[:MOST],
-        filter=read_filter(request.POST),
+        selection=Selection(
+            pool=pool,
+            states=(State(state),) if state in states else states,
+            tenant=filter.tenant,
+            lane=word(request.POST, "lane"),
+            tasks=(filter.task,) if filter.task else (),
+            reason=filter.reason,
+            group=filter.group,
+            as_of_ms=filter.before_ms,
+        ),
+        filter=filter,
         surplus=max(0, len(ids) - MOST),
     )
 

@@ -111,10 +111,10 @@ class DeadLettersAdmin(Pages):
         return draw(self, request, "dead_groups.html", _("Dead letters by cause"), context)
 
     def retry(self, request: HttpRequest) -> HttpResponse:
-        return acting.confirm_or_act(self, request, acting.RETRY, back=self._list(request), everything=True)
+        return acting.confirm_or_act(self, request, acting.RETRY, back=self._list(request))
 
     def discard(self, request: HttpRequest) -> HttpResponse:
-        return acting.confirm_or_act(self, request, acting.DISCARDING, back=self._list(request), everything=True)
+        return acting.confirm_or_act(self, request, acting.DISCARDING, back=self._list(request))
 
     def export(self, request: HttpRequest) -> HttpResponseBase:
         return export.export(request, back=self._list(request), contents=allowed(request, CONTENTS))

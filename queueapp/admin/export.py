@@ -17,7 +17,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect, StreamingHttpResponse
 from django.utils.translation import gettext as _
 
-from queueapp.admin.choosing import Selection, read_selection
+from queueapp.admin.choosing import Chosen, read_chosen
 from queueapp.admin.pages import choose_pool
 from queueapp.admin.records import record, username
 from queueapp.errors import DuctorError
@@ -35,26 +35,26 @@ BATCH = 100
 def export(request: HttpRequest, *, back: str, contents: bool) -> HttpResponseBase:
     """The file; `back` with a message when the store is away or nothing was chosen. `contents`: with the arguments."""
     choice = choose_pool(request)
-    selection = read_selection(request, choice.chosen)
-    if choice.fault or not (selection.everything or selection.ids):
+    chosen = read_chosen(request, choice.chosen, (State.DEAD,))
+    if choice.fault or not (chosen.everything or chosen.ids):
         messages.error(request, choice.fault or _("No job was chosen, so that nothing was exported."))
         return HttpResponseRedirect(back)
-    what = "all that match" if selection.everything else f"{len(selection.ids)} chosen"
-    record(request, DeadLetters, f"dead letters of {selection.pool}", f"export: {what}")
-    lines = _lines(_letters(selection), username(request), contents=contents)
+    what = "all that match" if chosen.everything else f"{len(chosen.ids)} chosen"
+    record(request, DeadLetters, f"dead letters of {chosen.pool}", f"export: {what}")
+    lines = _lines(_letters(chosen), username(request), contents=contents)
     return StreamingHttpResponse(
         _in_threads(lines) if isinstance(request, ASGIRequest) else lines,
         content_type="application/jsonl",
-        headers={"Content-Disposition": f'attachment; filename="dead-letters-{selection.pool}.jsonl"'},
+        headers={"Content-Disposition": f'attachment; filename="dead-letters-{chosen.pool}.jsonl"'},
     )
 
 
-def _letters(selection: Selection) -> Iterator[JobView]:
-    if selection.everything:
-        yield from every_dead_letter(selection.pool, selection.filter)
+def _letters(chosen: Chosen) -> Iterator[JobView]:
+    if chosen.everything:
+        yield from every_dead_letter(chosen.pool, chosen.filter)
     else:
-        for first in range(0, len(selection.ids), BATCH):
-            found = find_jobs(selection.ids[first : first + BATCH])
+        for first in range(0, len(chosen.ids), BATCH):
+            found = find_jobs(chosen.ids[first : first + BATCH])
             yield from (job for job in found if job.record.state is State.DEAD)
 
 

@@ -24,7 +24,6 @@ from queueapp.models import DeadLetterInspection, Jobs
 from queueapp.states import State
 
 HISTORY_SHOWN = 50
-WAITING = (State.INGRESS, State.PENDING, State.READY, State.SCHEDULED, State.BACKLOG)
 
 
 @admin.register(Jobs)
@@ -45,23 +44,25 @@ class JobsAdmin(Pages):
             return HttpResponseRedirect(job_url(request, sought))
         choice, per = choose_pool(request), page_size(request.GET)
         state = word(request.GET, "state")
-        state = state if state in set(State) else State.ACTIVE.value
+        state = State(state) if state in set(State) else State.ACTIVE
         tenant, task = word(request.GET, "tenant"), word(request.GET, "task")
         cursor = word(request.GET, "cursor")
-        answer = choice.ask(lambda pool: list_jobs(pool, state, tenant=tenant, task=task, cursor=cursor, count=per))
-        parameters = {"pool": choice.chosen, "state": state, "tenant": tenant, "task": task, "per": str(per)}
+        answer = choice.ask(
+            lambda pool: list_jobs(pool, state.value, tenant=tenant, task=task, cursor=cursor, count=per)
+        )
+        parameters = {"pool": choice.chosen, "state": state.value, "tenant": tenant, "task": task, "per": str(per)}
         context: dict[str, Any] = {
             "choice": choice,
             "fault": answer.fault,
-            "state": state,
+            "state": state.value,
             "states": [(each.value, address("", parameters | {"state": each.value})) for each in State],
             "tenant": tenant,
             "task": task,
             "per": per,
             "sizes": PAGE_SIZES,
-            "may_act": allowed(request, OPERATE) and state in (*WAITING, State.DEAD),
-            "may_cancel": state in WAITING,
-            "may_retry": state == State.DEAD,
+            "may_act": allowed(request, OPERATE) and (state.waits or state in (State.ACTIVE, State.DEAD)),
+            "may_cancel": state.waits or state is State.ACTIVE,
+            "may_retry": state is State.DEAD,
             "here": request.get_full_path(),
         }
         if found := answer.value:
@@ -90,10 +91,10 @@ class JobsAdmin(Pages):
             "note_most": acting.NOTE_MOST,
         }
         if job is not None:
-            dead, waiting = job.state == State.DEAD, job.record.state in WAITING
+            dead, live = job.state == State.DEAD, job.record.state.waits or job.record.state is State.ACTIVE
             context |= {
                 "dead": dead,
-                "may_cancel": waiting and allowed(request, OPERATE),
+                "may_cancel": live and not job.cancelling and allowed(request, OPERATE),
                 "may_retry": dead and allowed(request, OPERATE),
                 "may_discard": dead and allowed(request, DISCARD),
                 "may_note": dead and allowed(request, OPERATE),
@@ -113,7 +114,7 @@ class JobsAdmin(Pages):
 
     def cancel(self, request: HttpRequest) -> HttpResponse:
         back = address(self._url("changelist"), {"pool": request.POST.get("pool", ""), "state": State.PENDING.value})
-        return acting.confirm_or_act(self, request, acting.CANCEL, back=back, everything=False)
+        return acting.confirm_or_act(self, request, acting.CANCEL, back=back)
 
     def note(self, request: HttpRequest, job_id: str) -> HttpResponse:
         """A remark about a dead letter, for whoever looks at it next."""

@@ -26,7 +26,7 @@ class KeyLimitAdmin(KeyLimitBase):
     """What is set here goes before what tasks say, at once for new jobs, and for those that wait as fast as their keys
     can be looked at. A pattern that no task names limits nothing."""
 
-    list_display = ("pattern", "pool", "max_in_flight", "rate_shown", "named_by")
+    list_display = ("pattern", "pool", "max_in_flight", "rate_shown", "dispatch_rate_shown", "named_by")
     list_editable = ("max_in_flight",)
     list_filter = ("pool",)
     list_select_related = ("pool",)
@@ -39,6 +39,9 @@ class KeyLimitAdmin(KeyLimitBase):
         "rate",
         "period_seconds",
         "burst",
+        "dispatch_rate",
+        "dispatch_period_seconds",
+        "dispatch_burst",
         "named_by",
         "created",
         "updated",
@@ -50,11 +53,15 @@ class KeyLimitAdmin(KeyLimitBase):
 
     def get_fields(self, request: HttpRequest, obj: KeyLimit | None = None) -> tuple[str, ...]:
         # A limit to be has no record yet.
-        return self.fields[:6] if obj is None else self.fields
+        return self.fields[:9] if obj is None else self.fields
 
     @admin.display(description=_("rate"), ordering="rate", empty_value="–")
     def rate_shown(self, limit: KeyLimit) -> str | None:
-        return rate_words(limit)
+        return rate_words(limit.asked_rate)
+
+    @admin.display(description=_("dispatch rate"), ordering="dispatch_rate", empty_value="–")
+    def dispatch_rate_shown(self, limit: KeyLimit) -> str | None:
+        return rate_words(limit.asked_dispatch_rate)
 
     @admin.display(description=_("named by"), empty_value="")
     def named_by(self, limit: KeyLimit) -> str:

@@ -14,7 +14,8 @@ from django.utils.translation import gettext_lazy as _
 
 from queueapp.admin.choosing import number
 from queueapp.admin.widgets import NARROW_NUMBERS
-from queueapp.models import KeyLimit, Tenant, TenantLimits
+from queueapp.models import Tenant, TenantLimits
+from queueapp.store.configuration import Rate
 
 if TYPE_CHECKING:
     LimitsBase = admin.ModelAdmin[TenantLimits]
@@ -34,12 +35,12 @@ class LimitsForm(FormBase):
                 self.fields[name].disabled = True
 
 
-def rate_words(limits: TenantLimits | KeyLimit) -> str | None:
+def rate_words(rate: Rate | None) -> str | None:
     """A rate in a few letters: `100 per 60 s, burst 10`."""
-    if limits.rate is None:
+    if rate is None:
         return None
-    told = gettext("%(rate)d per %(period)g s") % {"rate": limits.rate, "period": limits.period_seconds}
-    return told if limits.burst == 1 else gettext("%(told)s, burst %(burst)d") % {"told": told, "burst": limits.burst}
+    told = gettext("%(rate)d per %(period)g s") % {"rate": rate.rate, "period": rate.period_ms / 1000}
+    return told if rate.burst == 1 else gettext("%(told)s, burst %(burst)d") % {"told": told, "burst": rate.burst}
 
 
 def wanted_pool(request: HttpRequest) -> int:
@@ -62,6 +63,9 @@ class TenantLimitsInline(InlineBase):
         "period_seconds",
         "burst",
         "backlog_limit",
+        "dispatch_rate",
+        "dispatch_period_seconds",
+        "dispatch_burst",
         "paused",
     )
     extra = 0
@@ -96,6 +100,7 @@ class TenantLimitsAdmin(LimitsBase):
         "min_share",
         "rate_shown",
         "backlog_limit",
+        "dispatch_rate_shown",
         "paused",
     )
     list_editable = ("weight", "max_in_flight", "min_share", "paused")
@@ -118,6 +123,16 @@ class TenantLimitsAdmin(LimitsBase):
                 ),
             },
         ),
+        (
+            _("What may start"),
+            {
+                "fields": ("dispatch_rate", "dispatch_period_seconds", "dispatch_burst"),
+                "description": _(
+                    "Nothing is refused: a job above this rate stays in line and starts when its turn and the rate "
+                    "let it. How many run at once is the ceiling’s."
+                ),
+            },
+        ),
         (_("Record"), {"fields": ("created", "updated")}),
     )
 
@@ -126,7 +141,11 @@ class TenantLimitsAdmin(LimitsBase):
 
     @admin.display(description=_("rate"), ordering="rate", empty_value="–")
     def rate_shown(self, limits: TenantLimits) -> str | None:
-        return rate_words(limits)
+        return rate_words(limits.asked_rate)
+
+    @admin.display(description=_("dispatch rate"), ordering="dispatch_rate", empty_value="–")
+    def dispatch_rate_shown(self, limits: TenantLimits) -> str | None:
+        return rate_words(limits.asked_dispatch_rate)
 
     @admin.display(description=_("lane"), ordering="lane")
     def lane_or_all(self, limits: TenantLimits) -> Any:

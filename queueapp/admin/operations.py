@@ -10,8 +10,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, reverse
 from django.utils.translation import gettext as _
 
+from queueapp.admin import operating
 from queueapp.admin.choosing import OFFSET_MOST, address, number
-from queueapp.admin.pages import Pages, choose_pool, draw
+from queueapp.admin.operating import OPERATIONS
+from queueapp.admin.pages import ACT, LOOK, OPERATE_POOL, Pages, allowed, choose_pool, draw
 from queueapp.admin.showing import span
 from queueapp.conf import settings
 from queueapp.inspection.overview import LIVE_MS, WorkerStatus, pool_status
@@ -54,6 +56,7 @@ class OperationsAdmin(Pages):
         return [
             self.route("", self.overview_page, "changelist"),
             self.route("<str:pool>/", self.pool_page, "pool"),
+            self.route("<str:pool>/operate/", self.operate, "operate", needs=(LOOK, OPERATE_POOL), methods=ACT),
         ]
 
     def overview_page(self, request: HttpRequest) -> HttpResponse:
@@ -86,6 +89,8 @@ class OperationsAdmin(Pages):
             "fault": answer.fault,
             "status": status,
             "line": self._line(pool, None),
+            "operations": OPERATIONS.items() if allowed(request, OPERATE_POOL) else (),
+            "operate_url": self._url("operate", pool),
         }
         if status is not None:
             context |= {
@@ -100,6 +105,9 @@ class OperationsAdmin(Pages):
                 "stats": status.stats.items(),
             }
         return draw(self, request, "pool.html", _("Pool %(pool)s") % {"pool": pool}, context)
+
+    def operate(self, request: HttpRequest, pool: str) -> HttpResponse:
+        return operating.operate(self, request, pool, back=self._url("pool", pool))
 
     def _line(self, name: str, sizes: Sizes | None) -> PoolLine:
         return PoolLine(

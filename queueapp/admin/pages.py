@@ -39,6 +39,7 @@ FORM = ("GET", "HEAD", "POST")
 LOOK = "view_operations"
 CONTENTS = "view_payload"
 OPERATE = "operate_job"
+OPERATE_POOL = "operate_pool"
 DISCARD = "discard_job"
 
 

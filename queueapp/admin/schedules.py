@@ -32,6 +32,7 @@ from queueapp.inspection.masking import masked_arguments
 from queueapp.models import Schedule
 from queueapp.moments import now_ms
 from queueapp.schedules import acts
+from queueapp.schedules.words import unreadable
 
 if TYPE_CHECKING:
     ScheduleBase = admin.ModelAdmin[Schedule]
@@ -178,8 +179,8 @@ class ScheduleAdmin(ScheduleBase):
         if schedule.pk is not None:
             try:
                 found = shown_firings(schedule)
-            except (ValueError, OSError, LookupError) as error:  # as SQL wrote it
-                fault = str(error)
+            except (ValueError, OSError, LookupError, OverflowError) as error:  # as SQL wrote it
+                fault = unreadable(schedule, error)
         items = format_html_join("", "<li>{}</li>", ((each,) for each in found))
         return format_html(
             '<div data-ductor-firings="{}"><ul>{}</ul><p class="help">{}</p></div>',
@@ -219,7 +220,7 @@ class ScheduleAdmin(ScheduleBase):
             for row in rows[:FIRED_MOST]:
                 try:
                     result = acts.fire(row, by=username(request))
-                except (DuctorError, ValueError, TypeError) as error:
+                except DuctorError as error:
                     messages.error(request, f"{row.name}: {error}")
                     continue
                 record(request, Schedule, row.name, f"fired by hand: job {result.id}", object_id=str(row.pk))
@@ -236,24 +237,26 @@ class ScheduleAdmin(ScheduleBase):
 
     @admin.action(description=_("Turn on"), permissions=["change"])
     def turn_on(self, request: HttpRequest, chosen: QuerySet[Schedule]) -> HttpResponse | None:
-        gone = chosen.filter(source=Schedule.Source.GONE)
-        return self._switch(request, chosen.exclude(pk__in=gone.values("pk")), TURN_ON, on=True, left=gone.count())
+        return self._switch(request, chosen, TURN_ON, on=True)
 
     @admin.action(description=_("Turn off"), permissions=["change"])
     def turn_off(self, request: HttpRequest, chosen: QuerySet[Schedule]) -> HttpResponse | None:
         return self._switch(request, chosen, TURN_OFF, on=False)
 
-    def _switch(
-        self, request: HttpRequest, chosen: QuerySet[Schedule], what: Act, *, on: bool, left: int = 0
-    ) -> HttpResponse | None:
+    def _switch(self, request: HttpRequest, chosen: QuerySet[Schedule], what: Act, *, on: bool) -> HttpResponse | None:
         def act(rows: list[Schedule]) -> None:
-            turned = acts.switch(rows, on=on, by=username(request))
+            turned: list[Schedule] = []
+            for row in rows:
+                try:
+                    turned += acts.switch([row], on=on, by=username(request))
+                except DuctorError as error:
+                    messages.error(request, f"{error}")
             for row in turned:
                 record(request, Schedule, row.name, "turned on" if on else "turned off", object_id=str(row.pk))
             about = ngettext("%(count)d schedule", "%(count)d schedules", len(turned)) % {"count": len(turned)}
             words = gettext("%(schedules)s turned on.") if on else gettext("%(schedules)s turned off.")
             messages.success(request, words % {"schedules": about})
-            if left:
+            if on and any(row.source == Schedule.Source.GONE for row in rows):
                 messages.warning(request, gettext("What is no longer declared in code stays off."))
 
         return self._confirmed(request, chosen, what, act)

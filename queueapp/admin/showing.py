@@ -34,6 +34,8 @@ class JobRow:
     """Enough of the id to tell rows apart; the whole of it stands on the job's page."""
     url: str
     state: str
+    stopping: bool
+    """It runs, and was told to stop."""
     tenant: str
     lane: str
     task: str
@@ -71,6 +73,7 @@ def job_row(request: HttpRequest, job: JobView, *, contents: bool) -> JobRow:
         short=short_id(job.id),
         url=job_url(request, job.id),
         state=job.state,
+        stopping=job.cancelling,
         tenant=record.tenant,
         lane=record.lane,
         task=breakable(record.task),
@@ -140,6 +143,8 @@ def facts(job: JobView) -> Sequence[tuple[str, object]]:
     record = job.record
     known = [
         (gettext("State"), job.state),
+        (gettext("Told to stop"), moment_ms(record.cancelling_ms)),
+        (gettext("Moved to"), job.moved_to),
         (gettext("Died of"), record.reason),
         (gettext("Pool"), job.pool),
         (gettext("Tenant"), record.tenant),
@@ -156,9 +161,23 @@ def facts(job: JobView) -> Sequence[tuple[str, object]]:
         (gettext("Last leased"), moment(job.leased_at)),
         (gettext("Ended"), moment(job.ended_at)),
         (gettext("Waited"), span(job.wait)),
+        (gettext("Waited for"), waited_for(job)),
         (gettext("Ran"), span(job.duration)),
     ]
     return [(name, value) for name, value in known if value]
+
+
+def waited_for(job: JobView) -> str:
+    """What it waited for until its newest lease, over all attempts; empty while it was never leased."""
+    if job.waits is None:
+        return ""
+    parts = (
+        (gettext("its time"), job.waits.schedule_ms),
+        (gettext("backoff"), job.waits.backoff_ms),
+        (gettext("its own limits"), job.waits.limits_ms),
+        (gettext("in line"), job.waits.line_ms),
+    )
+    return " · ".join(f"{name} {span(timedelta(milliseconds=ms))}" for name, ms in parts if ms)
 
 
 def pretty(value: Any) -> str:

@@ -2,12 +2,14 @@
 
 | action | does its work in | was done already in | refused with 409 in |
 |---|---|---|---|
-| cancel | pending, scheduled | cancelled | active, dead, completed, expired, discarded |
-| retry | dead | pending, scheduled, active | completed, cancelled, expired, discarded |
-| discard | dead | discarded | pending, scheduled, active, completed, cancelled, expired |
+| cancel | what waits, active | cancelled | dead, completed, expired, discarded, replaced |
+| retry | dead | what waits, active | completed, cancelled, expired, discarded, replaced |
+| discard | dead | discarded | what waits, active, completed, cancelled, expired, replaced |
 
+What waits: `State.waits`.
 The store decides in one step; what is read here before and after only says who may ask and how it went. A request that
-comes twice is answered the second time with `changed: false`.
+comes twice is answered the second time with `changed: false`. A job that runs is told to stop, which is answered with
+202 and the word `stopping` as long as it runs: it ends as cancelled when its body is through.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.utils.translation import gettext_lazy as _
+from rest_framework import status
 from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -27,8 +30,10 @@ from queueapp.api.jobs import JOB_ID, conflict
 from queueapp.api.requests import BULK_MAX, Ids
 from queueapp.api.schema import Text, operation
 from queueapp.api.view import DuctorView
-from queueapp.inspection import actions
+from queueapp.inspection import bulk
+from queueapp.inspection.actions import Done
 from queueapp.inspection.jobs import find_jobs
+from queueapp.states import State
 
 DISCARD = "queueapp.discard_job"
 
@@ -37,30 +42,33 @@ DISCARD = "queueapp.discard_job"
 class Action:
     """One action: the word of the store for its success, and the states in which it has nothing left to do."""
 
-    act: Callable[..., actions.Done]
+    act: Callable[..., Done]
     done: str
     already: frozenset[str]
     refusal: str
     """Code of the 409."""
     why: Any
+    later: str = ""
+    """Word of the store when the job will be so in the end, and nothing more is to be done about it."""
 
 
 CANCEL = Action(
-    act=actions.cancel,
+    act=bulk.cancel_many,
     done="cancelled",
     already=frozenset({"cancelled"}),
     refusal="not_waiting",
-    why=_("Only a job that waits can be cancelled."),
+    why=_("Only a job that waits or runs can be cancelled."),
+    later="stopping",
 )
 RETRY = Action(
-    act=actions.retry,
+    act=bulk.retry_many,
     done="retried",
-    already=frozenset({"ingress", "pending", "ready", "scheduled", "active"}),
+    already=frozenset(each.value for each in State if each.waits or each is State.ACTIVE),
     refusal="not_dead",
     why=_("Only a dead letter can be retried; the arguments of a job that has ended are not kept."),
 )
 DISCARD_LETTER = Action(
-    act=actions.discard,
+    act=bulk.discard_many,
     done="discarded",
     already=frozenset({"discarded"}),
     refusal="not_dead",
@@ -83,13 +91,14 @@ class ActionView(DuctorView):
             )
 
     def perform(self, job_id: str) -> Response:
-        self.job(job_id)
+        before = self.job(job_id)
         counts = self.action.act([job_id], by=user_name(self.request)).counts
         job = self.job(job_id)
-        changed = counts.get(self.action.done, 0) > 0
+        later = self.action.later if counts.get(self.action.later) else ""
+        changed = counts.get(self.action.done, 0) > 0 or (later != "" and not before.cancelling)
         if counts.get("skipped"):
             raise conflict(job, "skipped", _("Another job of the same singleton waits or runs."))
-        if not changed and job.state not in self.action.already:
+        if not (changed or later) and job.state not in self.action.already:
             raise conflict(job, self.action.refusal, self.action.why)
         outcome = job.record.outcome
         return Response(
@@ -99,14 +108,17 @@ class ActionView(DuctorView):
                 "outcome": outcome.value if outcome else None,
                 "url": self.job_url(job.id),
                 "changed": changed,
-            }
+                "word": later or (self.action.done if changed else "already"),
+            },
+            status=status.HTTP_202_ACCEPTED if later else status.HTTP_200_OK,
         )
 
 
-def acting(name: str, summary: Text, description: Text = "") -> Callable[..., Response]:
-    """The `post` of one action: they differ in nothing but in how they are described."""
+def acting(name: str, summary: Text, description: Text = "", *, later: bool = False) -> Callable[..., Response]:
+    """The `post` of one action: they differ in nothing but in how they are described. `later`: it may take a while."""
+    answers = {200: shapes.Acted, 202: shapes.Acted} if later else {200: shapes.Acted}
 
-    @operation(name, summary, description=description, path=JOB_ID, answers={200: shapes.Acted}, faults=(404, 409))
+    @operation(name, summary, description=description, path=JOB_ID, answers=answers, faults=(404, 409))
     def post(view: ActionView, request: Request, job_id: str, **kwargs: Any) -> Response:
         return view.perform(job_id)
 
@@ -114,10 +126,15 @@ def acting(name: str, summary: Text, description: Text = "") -> Callable[..., Re
 
 
 class CancelView(ActionView):
-    """`POST jobs/{id}/cancel/`: a waiting job does not run."""
+    """`POST jobs/{id}/cancel/`: a waiting job does not run, a running one is told to stop."""
 
     action = CANCEL
-    post = acting("ductor_jobs_cancel", _("Cancel a waiting job"))
+    post = acting(
+        "ductor_jobs_cancel",
+        _("Cancel a job"),
+        _("One that runs is told to stop: 202, and it ends as cancelled when its body is through."),
+        later=True,
+    )
 
 
 class RetryView(ActionView):
@@ -162,7 +179,7 @@ class RetryLettersView(DuctorView):
         asked.is_valid(raise_exception=True)
         ids = list(dict.fromkeys(asked.validated_data["ids"]))
         mine = [job.id for job in find_jobs(ids) if self.may_see(job)]
-        counts = actions.retry(mine, by=user_name(request)).counts if mine else {}
+        counts = bulk.retry_many(mine, by=user_name(request)).counts if mine else {}
         answer = {word: counts.get(word, 0) for word in ("retried", "skipped", "already", "gone", "unreached")}
         return Response({**answer, "gone": answer["gone"] + len(ids) - len(mine)})
 

@@ -32,6 +32,8 @@ def brief(job: JobView, address: Address) -> dict[str, Any]:
         "priority": record.priority,
         "state": record.state.value,
         "outcome": record.outcome.value if record.outcome else None,
+        "cancelling": job.cancelling,
+        "moved_to": job.moved_to or None,
         "reason": record.reason or None,
         "group": job.group or None,
         "charged": job.charged,
@@ -53,6 +55,7 @@ def whole(job: JobView, address: Address, *, known: bool, contents: bool) -> dic
     given = job.arguments() if contents else None
     return {
         **brief(job, address),
+        "waits_s": job.waits.in_seconds() if job.waits is not None else None,
         "errors": [
             {
                 "kind": entry.kind,

@@ -14,7 +14,7 @@ from typing import Any
 from queueapp.inspection.fairness import Certificate
 
 SUMMARY = ("window_s", "unit", "units", "jobs", "states", "jain_service", "jain_count", "jain_entitled", "whole")
-OWN = ("state", "jobs", "units", "share", "entitled_share", "ratio", "wait_s")
+OWN = ("state", "jobs", "units", "share", "entitled_share", "ratio", "wait_s", "waits_s")
 
 
 def summary(found: Certificate) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from queueapp import errors
 from queueapp.api.grants import Closed
 from queueapp.compat import InvalidTask
 from queueapp.errors import (
+    CountChanged,
     DuctorError,
     IdempotencyConflict,
     InvalidOption,
@@ -37,6 +38,7 @@ FIELD_OF_OPTION = {
     "lane": "lane",
     "priority": "priority",
     "run_after": "run_after",
+    "delay": "delay",
     "expires_after": "expires_after",
     "deadline": "deadline",
     # A key that the arguments do not fill in.
@@ -80,6 +82,13 @@ def translate(error: Exception) -> Exception:
                 status.HTTP_409_CONFLICT,
                 error.code,
                 _("The Idempotency-Key stands for a job with another task or other arguments. Use a new key."),
+            )
+        case CountChanged():
+            return Refused(
+                status.HTTP_409_CONFLICT,
+                error.code,
+                _("Another number of jobs matches now. Nothing was changed; ask again with this number."),
+                more={"expected": error.expected, "matching": error.number, "exact": error.exact},
             )
         case PayloadTooLarge():
             return TooLarge(str(error))

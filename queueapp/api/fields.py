@@ -59,6 +59,15 @@ class Names(serializers.ListField):
             ) from None
 
 
+class Flag(serializers.BooleanField):
+    """true or false of JSON; no text or number stands for one."""
+
+    def to_internal_value(self, data: Any) -> bool:
+        if type(data) is not bool:
+            self.fail("invalid", input=data)
+        return super().to_internal_value(data)
+
+
 class WholeNumber(serializers.IntegerField):
     """An integer of JSON; neither text nor a truth value stands for one."""
 

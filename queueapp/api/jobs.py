@@ -25,7 +25,7 @@ from queueapp.producer.results import DuctorResult
 from queueapp.producer.task import DuctorTask
 from queueapp.states import Outcome
 
-OPTIONS = ("lane", "priority", "run_after", "expires_after", "deadline", "metadata")
+OPTIONS = ("lane", "priority", "run_after", "delay", "expires_after", "deadline", "metadata")
 """Fields that are options of `.using()` under the same name."""
 REPLAYED = "Idempotency-Replayed"
 """Header of an answer that tells of a job of an earlier request."""

@@ -12,13 +12,14 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
 from queueapp.api.faults import shown
-from queueapp.api.fields import Moment, Name, Names, Seconds, Text, WholeNumber, Word
+from queueapp.api.fields import Flag, Moment, Name, Names, Seconds, Text, WholeNumber, Word
 from queueapp.codec import encode_arguments
 from queueapp.conf import DEFAULT_POOL
+from queueapp.inspection.bulk import RATE
 from queueapp.names import LANE_FORM, POOL_FORM, TENANT_FORM
 from queueapp.policies.protocol import PRIORITY_MAX, PRIORITY_MIN
 from queueapp.producer.discovery import load_tasks, registry
-from queueapp.producer.options import EXPIRES_MAX_S
+from queueapp.producer.options import DELAY_MAX_S, EXPIRES_MAX_S
 from queueapp.producer.task import DuctorTask
 from queueapp.states import State
 
@@ -82,6 +83,12 @@ class JobRequest(Strict):
         required=False, min_value=PRIORITY_MIN, max_value=PRIORITY_MAX, help_text=_("Larger is sooner.")
     )
     run_after = Moment(required=False, help_text=_("With its offset, such as 2030-01-31T09:00:00Z."))
+    delay = Seconds(
+        required=False,
+        min_value=0,
+        max_value=DELAY_MAX_S,
+        help_text=_("Seconds from now until it may run, by the server's clock; instead of run_after."),
+    )
     expires_after = Seconds(
         required=False,
         min_value=0.001,
@@ -111,6 +118,8 @@ class JobRequest(Strict):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         task: DuctorTask = attrs["task"]
+        if "delay" in attrs and "run_after" in attrs:
+            raise serializers.ValidationError({"delay": [_("A job has a delay or run_after, not both.")]})
         # First what JSON text can carry at all (NaN, depth, lone surrogates): errors from here name field and path.
         encode_arguments(attrs["args"], attrs["kwargs"])
         # A task that takes its context gets it first, from the worker.
@@ -149,6 +158,79 @@ class Ids(Strict):
     """Which dead letters."""
 
     ids = Names(child=Name(ID_FORM, _("An id has A–Z, a–z, 0–9 and “. _ -”.")), min_length=1, max_length=BULK_MAX)
+
+
+class Matching(Strict):
+    """All jobs of a pool that have this in common. What is not named is no condition."""
+
+    pool = Name(POOL_FORM, POOL_REMEDY, required=False, default=DEFAULT_POOL, help_text=_("Name of the pool."))
+    tenant = Name(
+        TENANT_FORM,
+        TENANT_REMEDY,
+        required=False,
+        help_text=_(
+            "For whom. Whoever may speak for one tenant need not say; who may for all and does not, means all."
+        ),
+    )
+    lane = Name(LANE_FORM, _("A lane has up to 64 of A–Z, a–z, 0–9 and “. _ : @ -”."), required=False)
+    task = Text(required=False, max_length=TASK_NAME_MAX, help_text=_("Only jobs of the task of this name."))
+    as_of = Moment(
+        required=False,
+        help_text=_("Jobs that came later are left alone, with its offset. Now, unless named; the answer tells it."),
+    )
+    dry_run = Flag(required=False, default=False, help_text=_("Only count."))
+    expected = WholeNumber(
+        required=False, min_value=0, help_text=_("How many match, as you know it: another number changes nothing.")
+    )
+
+
+class CancelMatching(Matching):
+    """Which jobs to cancel."""
+
+    state = Word(
+        "LiveState",
+        [state for state in State if state.waits or state is State.ACTIVE],
+        required=False,
+        help_text=_("Only jobs in this state; unless named, all that wait or run."),
+    )
+
+
+class DeadMatching(Matching):
+    """Which dead letters."""
+
+    reason = Text(required=False, max_length=64, help_text=_("Only those that died of this."))
+    group = Name(
+        GROUP_FORM, _("A group has 12 of 0–9 and a–f."), required=False, help_text=_("Only those of this group.")
+    )
+
+
+class RetryMatching(DeadMatching):
+    """Which dead letters to retry, and how fast."""
+
+    rate = Seconds(
+        required=False,
+        min_value=0,
+        max_value=1_000_000,
+        help_text=_("So many a second; 0 = all at once. %(rate)g unless named.") % {"rate": RATE},
+    )
+
+
+class PauseTenant(Strict):
+    """Which pool, and perhaps which lane, of the tenant."""
+
+    pool = Name(POOL_FORM, POOL_REMEDY, required=False, default=DEFAULT_POOL, help_text=_("Name of the pool."))
+    lane = Name(LANE_FORM, _("A lane has up to 64 of A–Z, a–z, 0–9 and “. _ : @ -”."), required=False)
+
+
+class Obliterate(Strict):
+    """That the pool is meant."""
+
+    name = Name(POOL_FORM, POOL_REMEDY, help_text=_("The pool's name once more."))
+    force = Flag(
+        required=False,
+        default=False,
+        help_text=_("Also while jobs run: their bodies go on, and what they say afterwards is refused."),
+    )
 
 
 class Query(Strict):

@@ -7,28 +7,41 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import Q, QuerySet
 from django.utils.translation import gettext_lazy as _
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from queueapp.api import faults, shapes
+from queueapp.api.grants import ALL
 from queueapp.api.requests import PageQuery
 from queueapp.api.schema import operation
-from queueapp.api.view import DuctorView, is_told
+from queueapp.api.view import CONTENTS, DuctorView, declared
 from queueapp.conf import settings
 from queueapp.models import Schedule
-from queueapp.producer.discovery import registry
+from queueapp.producer.discovery import load_tasks, registry
 
 FIRINGS = 5
-BATCH = 200
 
 
 class SchedulesOf(DuctorView):
     """What both views share: whose a schedule is."""
 
-    def may_see_schedule(self, schedule: Schedule) -> bool:
-        """As of a job: of one's own tenant, and not of a task that is not for the API."""
-        return tenant_of(schedule) in self.tenants and is_told(schedule.task)
+    def visible(self) -> QuerySet[Schedule]:
+        """As of jobs: those of one's own tenants, and not of a task that is not for the API.
+
+        One without a tenant of its own belongs to that of its task. Where the task is not known here, neither is whose
+        its jobs would be, so that only who may speak for all sees it.
+        """
+        load_tasks()
+        tasks = dict(registry)
+        hidden = [name for name, task in tasks.items() if not task.api]
+        rows = Schedule.objects.exclude(task__in=hidden)
+        if self.tenants is ALL:
+            return rows
+        default = settings.tenant_default
+        own = [name for name, task in tasks.items() if (task.tenant or default) in self.tenants]
+        return rows.filter(Q(tenant__in=self.tenants) | Q(tenant="", task__in=own))
 
     def brief(self, schedule: Schedule) -> dict[str, Any]:
         """A schedule in a list."""
@@ -57,13 +70,7 @@ class SchedulesView(SchedulesOf):
         size, after = query["page_size"], _number(query.get("cursor", "0"))
         if after is None:
             raise faults.wrong_cursor()
-        seen: list[Schedule] = []
-        while len(seen) <= size:
-            rows = list(Schedule.objects.filter(pk__gt=after).order_by("pk")[:BATCH])
-            seen += [row for row in rows if self.may_see_schedule(row)]
-            if len(rows) < BATCH:
-                break
-            after = rows[-1].pk
+        seen = list(self.visible().filter(pk__gt=after).order_by("pk")[: size + 1])
         following = str(seen[size - 1].pk) if len(seen) > size else None
         return Response({"next": self.next_url(following), "results": [self.brief(row) for row in seen[:size]]})
 
@@ -80,8 +87,8 @@ class ScheduleView(SchedulesOf):
     )
     def get(self, request: Request, schedule_id: str, **kwargs: Any) -> Response:
         number = _number(schedule_id)
-        found = Schedule.objects.filter(pk=number).first() if number is not None else None
-        if found is None or not self.may_see_schedule(found):
+        found = self.visible().filter(pk=number).first() if number is not None else None
+        if found is None:
             raise faults.not_found()
         return Response(
             {
@@ -95,17 +102,18 @@ class ScheduleView(SchedulesOf):
                 "fired_at": found.fired_at,
                 "last_job": found.last_job or None,
                 "outcome": found.outcome or None,
-                "note": found.note or None,
+                "note": (found.note or None) if self.allowed(CONTENTS) else None,
                 "firings": _firings(found),
             }
         )
 
 
-def tenant_of(schedule: Schedule) -> str:
-    """Whose its jobs are."""
-    task = registry.get(schedule.task)
-    own = task.tenant if task is not None else None
-    return schedule.tenant or own or settings.tenant_default
+def tenant_of(schedule: Schedule) -> str | None:
+    """Whose its jobs are; None: its task is not known here, so nobody can say."""
+    if schedule.tenant:
+        return schedule.tenant
+    task = declared(schedule.task)
+    return None if task is None else task.tenant or settings.tenant_default
 
 
 def _firings(schedule: Schedule) -> list[Any]:
@@ -113,7 +121,7 @@ def _firings(schedule: Schedule) -> list[Any]:
         return []
     try:
         return list(schedule.upcoming(FIRINGS))
-    except (ValueError, OSError, LookupError):  # as SQL wrote it: `note` says so
+    except (ValueError, OSError, LookupError, OverflowError):  # as SQL wrote it: `note` says so
         return []
 
 

@@ -66,6 +66,7 @@ class Acted(Shape):
     outcome = Word("Outcome", Outcome, allow_null=True, help_text=_("How it ended."))
     url = serializers.URLField(help_text=_("Where to look at the job."))
     changed = serializers.BooleanField(help_text=_("False when it stood so already, as for a repeated request."))
+    word = serializers.CharField(help_text=_("What became of the request; “already” when it stood so before."))
 
 
 class Counts(Shape):
@@ -90,6 +91,8 @@ class Brief(Shape):
     priority = serializers.IntegerField()
     state = Word("State", State)
     outcome = Word("Outcome", Outcome, allow_null=True, help_text=_("How it ended."))
+    cancelling = serializers.BooleanField(help_text=_("It runs and was told to stop: its outcome will be “cancelled”."))
+    moved_to = serializers.CharField(allow_null=True, help_text=_("Its id in the pool to which it was moved."))
     reason = serializers.CharField(allow_null=True, help_text=_("Why it is a dead letter."))
     group = serializers.CharField(allow_null=True, help_text=_("Dead letters that died of the same share it."))
     charged = serializers.FloatField(
@@ -126,8 +129,22 @@ class Arguments(Shape):
     kwargs = serializers.DictField()
 
 
+class Waits(Shape):
+    """Seconds of waiting, by what was waited for."""
+
+    schedule = serializers.FloatField(help_text=_("Its own moment: run_after, delay, debounce, parking."))
+    backoff = serializers.FloatField(help_text=_("After an attempt, until the next might begin."))
+    limits = serializers.FloatField(help_text=_("A pause, ceiling or rate of its tenant, lane or concurrency keys."))
+    line = serializers.FloatField(help_text=_("All the rest: others had their turn, or no worker was free."))
+
+
 class Job(Brief):
     """All that is told of one job."""
+
+    waits_s = Waits(
+        allow_null=True,
+        help_text=_("Until its newest attempt began, over all attempts; null while no worker has taken it."),
+    )
 
     errors = Attempt(  # type: ignore[assignment]  # a field: DRF takes it out of the class, and its property stays
         many=True, help_text=_("Attempts that failed, the newest last.")
@@ -236,6 +253,7 @@ class OwnShare(Shape):
     wait_s = serializers.FloatField(
         allow_null=True, help_text=_("How long the first job in line has waited; null when none is.")
     )
+    waits_s = Waits(help_text=_("What the jobs that started in the window had waited for, all together."))
 
 
 class Fairness(Shape):
@@ -339,6 +357,11 @@ class Limits(Shape):
     backlog_limit = serializers.IntegerField(
         allow_null=True, help_text=_("Most jobs of the tenant that wait; null for no limit.")
     )
+    dispatch_rate = serializers.IntegerField(
+        allow_null=True, help_text=_("Jobs that may start during each dispatch period; null for no limit.")
+    )
+    dispatch_period_seconds = serializers.FloatField(help_text=_("What the dispatch rate counts in."))
+    dispatch_burst = serializers.IntegerField(help_text=_("How many may start at once after a rest."))
 
 
 class Tenant(TenantBrief):
@@ -356,7 +379,9 @@ class ScheduleBrief(Shape):
     url = serializers.URLField(help_text=_("Where to look at the schedule."))
     name = serializers.CharField()
     task = serializers.CharField(help_text=_("Dotted name of the task that it enqueues."))
-    tenant = serializers.CharField(help_text=_("Whose its jobs are."))
+    tenant = serializers.CharField(
+        allow_null=True, help_text=_("Whose its jobs are; null when its task, which would say so, is not known.")
+    )
     enabled = serializers.BooleanField(help_text=_("Whether it fires."))
     cron = serializers.CharField(allow_null=True, help_text=_("Its five fields; null for an interval."))
     every_seconds = serializers.IntegerField(allow_null=True, help_text=_("Its interval; null for a cron."))
@@ -382,7 +407,9 @@ class Schedule(ScheduleBrief):
     fired_at = serializers.DateTimeField(allow_null=True, help_text=_("When the last firing was made."))
     last_job = serializers.CharField(allow_null=True, help_text=_("Id of the last job."))
     outcome = Word("FiringOutcome", FIRING_OUTCOMES, allow_null=True, help_text=_("What became of the last firing."))
-    note = serializers.CharField(allow_null=True, help_text=_("More about it, for people."))
+    note = serializers.CharField(
+        allow_null=True, help_text=_("More about it, for people with the permission view_payload; null for others.")
+    )
     firings = serializers.ListField(
         child=serializers.DateTimeField(), help_text=_("The next five firings; none while it is off.")
     )

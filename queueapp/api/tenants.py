@@ -77,6 +77,7 @@ class TenantView(DuctorView):
 LIMITS = (
     *("lane", "weight", "max_in_flight", "min_share", "paused"),
     *("rate", "period_seconds", "burst", "backlog_limit"),
+    *("dispatch_rate", "dispatch_period_seconds", "dispatch_burst"),
 )
 LIMITS_MAX = 1_000
 """Most lanes of a tenant that are told."""

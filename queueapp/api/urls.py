@@ -12,6 +12,15 @@ from queueapp.api.actions import CancelView, DiscardLetterView, RetryLettersView
 from queueapp.api.bulk import BulkView
 from queueapp.api.deadletters import DeadLettersView, DeadLetterView
 from queueapp.api.jobs import JobsView, JobView, ResultView, WhyView
+from queueapp.api.matching import CancelMatchingView, DiscardMatchingView, RetryMatchingView
+from queueapp.api.operating import (
+    DrainPoolView,
+    ObliteratePoolView,
+    PausePoolView,
+    PauseTenantView,
+    ResumePoolView,
+    ResumeTenantView,
+)
 from queueapp.api.pools import PoolsView, PoolView
 from queueapp.api.schedules import SchedulesView, ScheduleView
 from queueapp.api.tenants import TenantsView, TenantView
@@ -30,8 +39,9 @@ def _never_atomic(view: type[DuctorView]) -> Callable[..., Any]:
 
 ROUTES: dict[str, tuple[str, type[DuctorView]]] = {
     "jobs": ("jobs/", JobsView),
-    # Before the next: “bulk” is no job's id.
+    # Before the next but one: “bulk” is no job's id.
     "jobs-bulk": ("jobs/bulk/", BulkView),
+    "jobs-cancel-matching": ("jobs/cancel-matching/", CancelMatchingView),
     "job": ("jobs/<str:job_id>/", JobView),
     "job-result": ("jobs/<str:job_id>/result/", ResultView),
     "job-why": ("jobs/<str:job_id>/why/", WhyView),
@@ -39,15 +49,23 @@ ROUTES: dict[str, tuple[str, type[DuctorView]]] = {
     "job-retry": ("jobs/<str:job_id>/retry/", RetryView),
     "dead-letters": ("dead-letters/", DeadLettersView),
     "dead-letters-retry": ("dead-letters/retry/", RetryLettersView),
+    "dead-letters-retry-matching": ("dead-letters/retry-matching/", RetryMatchingView),
+    "dead-letters-discard-matching": ("dead-letters/discard-matching/", DiscardMatchingView),
     "dead-letter": ("dead-letters/<str:job_id>/", DeadLetterView),
     "dead-letter-retry": ("dead-letters/<str:job_id>/retry/", RetryLetterView),
     "dead-letter-discard": ("dead-letters/<str:job_id>/discard/", DiscardLetterView),
     "pools": ("pools/", PoolsView),
     "pool": ("pools/<str:pool_name>/", PoolView),
+    "pool-pause": ("pools/<str:pool_name>/pause/", PausePoolView),
+    "pool-resume": ("pools/<str:pool_name>/resume/", ResumePoolView),
+    "pool-drain": ("pools/<str:pool_name>/drain/", DrainPoolView),
+    "pool-obliterate": ("pools/<str:pool_name>/obliterate/", ObliteratePoolView),
     "schedules": ("schedules/", SchedulesView),
     "schedule": ("schedules/<str:schedule_id>/", ScheduleView),
     "tenants": ("tenants/", TenantsView),
     "tenant": ("tenants/<str:tenant_key>/", TenantView),
+    "tenant-pause": ("tenants/<str:tenant_key>/pause/", PauseTenantView),
+    "tenant-resume": ("tenants/<str:tenant_key>/resume/", ResumeTenantView),
 }
 """Name → path and view."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import redis
 
-SCRIPTS = frozenset({"eval", "evalsha", "script|load"})
+SCRIPTS = frozenset({"fcall", "function|load", "eval", "evalsha", "script|load"})
 NOT_WORK = frozenset({"info", "time", "ping", "client|setinfo", "client|setname", "hello", "select", "config|get"})
 """What connections and this measurement itself send."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from django.core.management.base import CommandError
 
@@ -34,8 +36,71 @@ class Console:
         except EOFError:
             raise CommandError("There is nobody to ask; say --yes.") from None
 
+    def ask(self, question: str, *, instead: str) -> str:
+        """What was typed. `instead`: the option that answers where nobody can be asked."""
+        try:
+            return input(question).strip()
+        except EOFError:
+            raise CommandError(f"There is nobody to ask; say {instead}.") from None
+
     def progress(self, what: str) -> Progress:
         return Progress(self.note, what)
+
+    @contextmanager
+    def bar(self, total: int, what: str) -> Iterator[Bar]:
+        """How far a long work is: a bar on a terminal (with rich, of the extra `cli`), else a line a second."""
+        shown = _rich_bar(total, what) if sys.stderr.isatty() else None
+        if shown is None:
+            yield LineBar(self.progress(f"of {total:,} {what}"))
+            return
+        with shown as bar:
+            yield bar
+
+
+class Bar(Protocol):
+    """Shows how far a work is."""
+
+    def at(self, number: int, text: str) -> None: ...
+
+
+class LineBar:
+    """Plain lines."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def at(self, number: int, text: str) -> None:
+        self._progress.add(number - self._progress.count)
+
+
+def _rich_bar(total: int, what: str) -> AbstractContextManager[Bar] | None:
+    """None: rich is not installed."""
+    try:
+        from rich.console import Console as RichConsole
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+    except ImportError:
+        return None
+
+    @contextmanager
+    def shown() -> Iterator[Bar]:
+        columns = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn(what),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[said]}"),
+        )
+        with RichProgress(*columns, console=RichConsole(stderr=True), transient=True) as progress:
+            task = progress.add_task(what, total=total, said="")
+
+            class OnTerminal:
+                def at(self, number: int, text: str) -> None:
+                    progress.update(task, completed=number, total=max(total, number), said=text)
+
+            yield OnTerminal()
+
+    return shown()
 
 
 class Progress:

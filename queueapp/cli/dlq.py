@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError
 
-from queueapp.cli import job
-from queueapp.cli.command import whole
+from queueapp.cli import bulk, job
+from queueapp.cli.command import number, whole
 from queueapp.cli.console import Console, json_option
 from queueapp.cli.table import as_json, as_json_line, table
 from queueapp.inspection import actions
-from queueapp.inspection.actions import Done
-from queueapp.inspection.deadletters import (
-    DeadLetters,
-    Filter,
-    dead_groups,
-    dead_ids,
-    dead_letters,
-    every_dead_letter,
-)
+from queueapp.inspection.bulk import RATE, STOP_AFTER, Pace, discard_many, retry_many
+from queueapp.inspection.deadletters import DeadLetters, Filter, dead_groups, dead_letters, every_dead_letter
 from queueapp.inspection.facts import as_mapping
-from queueapp.inspection.pools import all_pools, require
-from queueapp.store import shards
+from queueapp.inspection.selection import Selection
+from queueapp.states import State
 
 EXPORTED_TOGETHER = 100
-VERBS = {"retry": actions.retry, "discard": actions.discard}
 
 
 def add_parser(verbs: Any) -> None:
@@ -59,10 +52,18 @@ def add_parser(verbs: Any) -> None:
         act = acts.add_parser(verb, help=text)
         act.add_argument("ids", nargs="*", metavar="ID", help="these, as `dlq list` shows them")
         _filter_options(act)
+        act.add_argument("--lane", default="", help="only of this lane")
         act.add_argument("--all", dest="everything", action="store_true", help="all of the pool, or of every pool")
-        act.add_argument("--dry-run", action="store_true", help="only say how many there are")
-        act.add_argument("--note", default="", help="why; kept with who did it")
-        act.add_argument("--yes", action="store_true", help="do not ask")
+        act.add_argument(
+            "--as-of",
+            type=whole(0, 10**14),
+            default=0,
+            metavar="MS",
+            help="only what died before; `list` says a moment",
+        )
+        bulk.asking_options(act)
+        if verb == "retry":
+            _pace_options(act)
 
 
 def run(options: Mapping[str, Any], console: Console) -> str:
@@ -82,7 +83,8 @@ def run(options: Mapping[str, Any], console: Console) -> str:
 def _listing(options: Mapping[str, Any]) -> str:
     chosen = replace(_filter(options), before_ms=options["as_of"])
     pages = [
-        dead_letters(pool, chosen, offset=options["offset"], count=options["count"]) for pool in _pools(options["pool"])
+        dead_letters(pool, chosen, offset=options["offset"], count=options["count"])
+        for pool in bulk.pools(options["pool"])
     ]
     if options["json"]:
         return as_json(
@@ -126,7 +128,7 @@ def _further(page: DeadLetters, *, several: bool) -> str:
 
 def _groups(options: Mapping[str, Any]) -> str:
     offset, count = options["offset"], options["count"]
-    pages = {pool: dead_groups(pool, offset=offset, count=count) for pool in _pools(options["pool"])}
+    pages = {pool: dead_groups(pool, offset=offset, count=count) for pool in bulk.pools(options["pool"])}
     found = [
         {
             "group": group.fingerprint,
@@ -161,7 +163,7 @@ def _groups(options: Mapping[str, Any]) -> str:
 
 def _export(options: Mapping[str, Any], console: Console) -> str:
     chosen, progress = _filter(options), console.progress("exported")
-    for pool in _pools(options["pool"]):
+    for pool in bulk.pools(options["pool"]):
         batch = []
         for letter in every_dead_letter(pool, chosen):
             console.say(as_json_line(as_mapping(letter, payload=options["payload"])))
@@ -176,58 +178,25 @@ def _export(options: Mapping[str, Any], console: Console) -> str:
 
 def _act(options: Mapping[str, Any], console: Console) -> str:
     """Retry or discard: these ids, or all that match and had died when it began."""
-    verb: str = options["action"]
+    verb = _verb(options)
     if options["ids"]:
-        return _act_on_ids(verb, options, console)
-    if not (options["everything"] or any(options[name] for name in ("tenant", "group", "task", "reason"))):
-        raise CommandError("Say which: ids, or --tenant, --group, --task, --reason, or --all.")
-    counts: dict[str, int] = {}
-    filters: dict[str, Filter] = {}
-    for pool in _pools(options["pool"]):
-        filters[pool] = replace(_filter(options), before_ms=shards.reads(pool).behind("dead"))
-        counts[pool] = _count(pool, filters[pool], console)
-    counts = {pool: count for pool, count in counts.items() if count}
-    total = sum(counts.values())
-    if not total:
-        return "No dead letter matches."
-    what = f"{verb} {total} dead letter{'s' if total > 1 else ''} of {', '.join(counts)}"
-    if options["dry_run"]:
-        return f"Would {what}. Nothing was changed."
-    if not (options["yes"] or console.confirm(f"{what.capitalize()}?")):
-        return "Nothing was changed."
-    done, progress = Done(), console.progress(f"of {total} done")
-    for pool in counts:
-        for ids in dead_ids(pool, filters[pool]):
-            done += VERBS[verb](ids, by=console.user, note=options["note"])
-            progress.add(len(ids))
-    return done.summary()
+        return bulk.act_on_ids(verb, options, console)
+    conditions = {name: options[name] for name in ("tenant", "lane", "group", "reason")}
+    tasks = (options["task"],) if options["task"] else ()
+    if not (options["everything"] or tasks or any(conditions.values())):
+        raise CommandError("Say which: ids, or --tenant, --lane, --group, --task, --reason, or --all.")
+    selections = [
+        Selection(pool=pool, states=(State.DEAD,), tasks=tasks, as_of_ms=options["as_of"], **conditions)
+        for pool in bulk.pools(options["pool"])
+    ]
+    return bulk.act(verb, selections, options, console)
 
 
-def _act_on_ids(verb: str, options: Mapping[str, Any], console: Console) -> str:
-    ids: Sequence[str] = options["ids"]
-    what = f"{verb} {len(ids)} dead letter{'s' if len(ids) > 1 else ''}"
-    if options["dry_run"]:
-        return f"Would {what}. Nothing was changed."
-    if not (options["yes"] or console.confirm(f"{what.capitalize()}?")):
-        return "Nothing was changed."
-    done = VERBS[verb](ids, by=console.user, note=options["note"])
-    if set(done.counts) == {"gone"}:
-        raise CommandError(f"No job is called {', '.join(map(repr, ids))}; `ductor dlq list` shows the ids.")
-    return done.summary()
-
-
-def _count(pool: str, chosen: Filter, console: Console) -> int:
-    page = dead_letters(pool, chosen, count=1)
-    if page.exact:
-        return page.total
-    progress = console.progress("counted")
-    return sum(progress.add(len(ids)) for ids in dead_ids(pool, chosen, count=1_000))
-
-
-def _pools(named: str) -> list[str]:
-    known = all_pools()
-    require([named] if named else [], known)
-    return [named] if named else known
+def _verb(options: Mapping[str, Any]) -> bulk.Verb:
+    if options["action"] == "discard":
+        return bulk.Verb(name="discard", what="dead letter", do=discard_many)
+    pace = Pace(rate=options["rate"], stop_after=options["stop_after"])
+    return bulk.Verb(name="retry", what="dead letter", do=partial(retry_many, pace=pace))
 
 
 def _filter(options: Mapping[str, Any]) -> Filter:
@@ -240,6 +209,21 @@ def _filter_options(parser: Any) -> None:
     parser.add_argument("--group", default="", help="only of this group, as `dlq groups` shows it")
     parser.add_argument("--task", default="", help="only of this task (its dotted name)")
     parser.add_argument("--reason", default="", help="only with this reason: error, worker_lost, unknown_task, …")
+
+
+def _pace_options(parser: Any) -> None:
+    parser.add_argument(
+        "--rate",
+        type=number(0, 1e6),
+        metavar="N",
+        help=f"so many a second, 0 = as fast as it goes (default: {RATE:g}; of ids: 0)",
+    )
+    parser.add_argument(
+        "--stop-after",
+        type=number(0, 1e9),
+        metavar="N",
+        help=f"stop when this share (below 1) or number died again, 0 = never (default: {STOP_AFTER:g}; of ids: 0)",
+    )
 
 
 def _page_options(parser: Any, what: str) -> None:

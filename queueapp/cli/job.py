@@ -41,7 +41,9 @@ def job(public_id: str, *, json: bool, payload: bool) -> str:
 def as_text(job: JobView, *, payload: bool) -> str:
     """A job for the terminal."""
     facts = as_mapping(job, payload=payload)
-    history = facts.pop("history")
+    history, waits = facts.pop("history"), facts.pop("waits_s")
+    if waits is not None:
+        facts["waited_for"] = ", ".join(f"{part} {seconds:g} s" for part, seconds in waits.items())
     lines = [pairs([(name, value) for name, value in facts.items() if value is not None])]
     for error in history:
         what = error["class"] or ("lost with its worker" if error["kind"] == "lost" else error["kind"])

@@ -27,14 +27,19 @@ def _span(value: timedelta | None) -> str | None:
     return None if value is None else f"{value.total_seconds():.1f} s"
 
 
+WAITS = (Column("waits", lambda view: _span(view.wait)),)
+DUE = (Column("due", lambda view: view.due_at),)
 COLUMNS: dict[str, tuple[Column, ...]] = {
-    "pending": (Column("waits", lambda view: _span(view.wait)),),
-    "scheduled": (Column("due", lambda view: view.due_at),),
-    "backlog": (Column("due", lambda view: view.due_at),),
+    "ingress": WAITS,
+    "pending": WAITS,
+    "ready": WAITS,
+    "scheduled": DUE,
+    "backlog": DUE,
     "active": (
         Column("worker", lambda view: view.record.worker),
         Column("runs", lambda view: _span(view.duration)),
     ),
+    "moving": (),
     "dead": (Column("reason", lambda view: view.record.reason), Column("died", lambda view: view.ended_at)),
     "ended": (
         Column("outcome", lambda view: view.state),

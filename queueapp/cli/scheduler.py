@@ -10,6 +10,7 @@ from queueapp.inspection.pools import declared_pools
 from queueapp.monitoring.health import Vitals
 from queueapp.monitoring.listener import listen
 from queueapp.scheduler.duties.outbox_size import OutboxSize
+from queueapp.scheduler.duties.records import Records
 from queueapp.scheduler.duties.relay import Relay
 from queueapp.scheduler.duties.schedules import Schedules
 from queueapp.scheduler.duties.sync_repair import SyncRepair
@@ -17,6 +18,7 @@ from queueapp.scheduler.leading import DispatchThread
 from queueapp.scheduler.loop import Scheduler
 from queueapp.store import connection, shards
 from queueapp.store.dispatching import wait_leader
+from queueapp.store.safety import forget_old_functions
 from queueapp.sync.installation import Ownership
 
 logger = logging.getLogger(__name__)
@@ -28,7 +30,7 @@ def make_scheduler(owner: str, installation: str) -> Scheduler:
         owner,
         declared_pools,
         shards.store,
-        [SyncRepair(), Schedules(), Relay(), OutboxSize()],
+        [SyncRepair(), Schedules(), Relay(), OutboxSize(), Records()],
         ownership=Ownership(installation),
         leading=DispatchThread(connection.blocking, wait_leader),
     )
@@ -49,6 +51,7 @@ def run_scheduler(name: str | None, metrics_addr: tuple[str, int] | None = None)
     startup.wait_for_migrations()
     # A store that is away is waited for; one that refuses us is an error to be seen at the start.
     startup.look_at_server()
+    forget_old_functions(connection.commands())
     installation = startup.claim_namespace()
     startup.open_pools(declared_pools())
     scheduler = make_scheduler(startup.process_id(name), installation)

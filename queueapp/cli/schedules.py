@@ -12,6 +12,7 @@ from queueapp.cli.console import Console, json_option
 from queueapp.cli.table import as_json, table
 from queueapp.models import Schedule
 from queueapp.schedules import acts
+from queueapp.schedules.words import unreadable
 
 
 def add_parser(verbs: Any) -> None:
@@ -45,8 +46,10 @@ def run(options: Mapping[str, Any], console: Console) -> str:
             schedule = _find([options["name"]])[0]
             return f"Fired: job {acts.fire(schedule, by=console.user).id}."
     on = options["action"] == "on"
-    turned = acts.switch(_find(options["names"]), on=on, by=console.user)
-    return f"{len(turned)} turned {'on' if on else 'off'}."
+    found = _find(options["names"])
+    told = f"{len(acts.switch(found, on=on, by=console.user))} turned {'on' if on else 'off'}."
+    gone = [row.name for row in found if on and row.source == Schedule.Source.GONE]
+    return f"{told} No longer declared in code, and so off: {', '.join(gone)}." if gone else told
 
 
 def _find(names: Sequence[str]) -> list[Schedule]:
@@ -99,7 +102,10 @@ def facts(row: Schedule) -> dict[str, Any]:
 
 
 def _next(row: Schedule, count: int, *, json: bool) -> str:
-    found = [at.astimezone(row.rule_zone) for at in row.upcoming(count)]
+    try:
+        found = [at.astimezone(row.rule_zone) for at in row.upcoming(count)]
+    except (ValueError, OSError, LookupError, OverflowError) as error:  # as SQL wrote it
+        raise CommandError(f"{row.name}: {unreadable(row, error)}.") from None
     if json:
         return as_json(found)
     lines = [at.strftime("%a %Y-%m-%d %H:%M:%S %z") for at in found]

@@ -12,9 +12,12 @@ from queueapp.cli.table import as_json, table
 from queueapp.inspection.fairness import WINDOW_LEAST_S, WINDOW_S, Certificate, TenantShare, certificate
 from queueapp.inspection.pools import all_pools, require
 from queueapp.store import shards
+from queueapp.store.configuration import Rate
 from queueapp.store.service import WINDOW_MAX_S
 
 COUNT = 50
+WAITS = ("own limits", "in line")
+"""What a leased job waited for, on the average."""
 
 
 def add_parser(verbs: Any) -> None:
@@ -57,17 +60,21 @@ def _tenants(found: Certificate, shown: list[TenantShare]) -> str:
     bound = found.policy in {"tiered", "wfq", "ring"}
     unit = "jobs" if found.policy == "ring" else found.unit
     minima = any(one.min_share for one in shown)
+    rates = any(one.dispatch_rate for one in shown)
+    waited = any(sum(one.waits_s.values()) for one in shown)
     return table(
         (
-            *("tenant", "state", "weight", *(("min",) if minima else ()), "waiting"),
+            *("tenant", "state", "weight", *(("min",) if minima else ()), *(("rate",) if rates else ()), "waiting"),
             *("running", "leased", f"served {found.unit}", "share", "entitled"),
-            *("of it", "first waits", *((f"lag {unit}", "bound") if bound else ())),
+            *("of it", "first waits", *(WAITS if waited else ()), *((f"lag {unit}", "bound") if bound else ())),
         ),
         [
             (
-                *(one.tenant, one.state, f"{one.weight:g}", *((one.min_share or "",) if minima else ()), one.waiting),
+                *(one.tenant, one.state, f"{one.weight:g}", *((one.min_share or "",) if minima else ())),
+                *(((_rate(one.dispatch_rate),) if rates else ()) + (one.waiting,)),
                 *(one.active, one.jobs, round(one.units)),
                 *(_percent(one.share), _percent(one.entitled_share), _percent(one.ratio), _seconds(one.wait_s)),
+                *((_each(one, "limits"), _each(one, "line")) if waited else ()),
                 *((_whole(one.lag), _whole(one.lag_bound)) if bound else ()),
             )
             for one in shown
@@ -92,6 +99,16 @@ def _more(found: Certificate, not_shown: int, rule: str) -> list[str]:
         if not found.whole
         else "",
     ]
+
+
+def _each(one: TenantShare, part: str) -> str | None:
+    """What a job waited for that, on the average of those leased."""
+    return _seconds(one.waits_s[part] / one.jobs) if one.jobs else None
+
+
+def _rate(rate: Rate | None) -> str:
+    """Jobs that may start: `2/1 s`."""
+    return "" if rate is None else f"{rate.rate:,}/{rate.period_ms / 1000:g} s"
 
 
 def _percent(part: float | None) -> str | None:

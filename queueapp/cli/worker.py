@@ -75,11 +75,12 @@ class WorkerProcess:
         installation = startup.claim_namespace()
         startup.open_pools(pools)
         lines = self._lines(pools, worker_id)
-        keys = [shards.keys(pool)["wake"] for pool in pools]
+        own = [line.stop_key for line in lines]
+        keys = [*(line.wake_key for line in lines), *own]
         self._worker = Worker(
             lines,
             self._command.options,
-            lambda post: Parker(connection.blocking, keys, post),
+            lambda post: Parker(connection.blocking, keys, post, own=own),
             ownership=Ownership(installation),
         )
         self._vitals.parts.append(self._worker)

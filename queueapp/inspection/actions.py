@@ -1,13 +1,14 @@
-"""What people do to jobs: retry, discard, cancel. One function for each, whatever the skin (admin, REST, terminal).
+"""What one chunk of an action does, how it is written down, what became of all of it. `bulk` does it to any number.
 
-Works through the ids in bounded batches and answers how many became what; an id that is none, or whose job is gone, is
-counted and stops nothing. What was done to dead letters is written down as DeadLetterInspection rows, ids and reasons
-only; when the database is away, that is logged and the action stands.
+An id whose job is gone, or not in the right state, has a word of its own and stops nothing. What was done to dead
+letters is written down as DeadLetterInspection rows, ids and reasons only; when the database is away, that is logged
+and the action stands.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,8 +17,7 @@ from django.db import transaction
 
 from queueapp.codec import well_formed
 from queueapp.conf import settings
-from queueapp.errors import StoreError
-from queueapp.inspection.jobs import JobView, by_pool, view
+from queueapp.inspection.jobs import JobView, view
 from queueapp.models import DeadLetterInspection
 from queueapp.store import shards
 
@@ -29,14 +29,20 @@ Action = DeadLetterInspection.Action
 
 WORDS = {
     "retried": "{} retried",
+    "moved": "{} moved",
+    "moving": "{} on their way: say the same again, or let a scheduler go on",
+    "held": "{} left where they are: they have a singleton or a debounce, which is of this pool",
     "discarded": "{} discarded",
     "cancelled": "{} cancelled",
+    "stopping": "{} told to stop",
     "skipped": "{} skipped: another job has their singleton",
     "already": "{} skipped: not in that state any more",
     "active": "{} skipped: running",
     "gone": "{} skipped: no such job",
     "unreached": "{} not reached",
 }
+
+SUCCESS = ("retried", "moved", "discarded", "cancelled", "stopping")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +53,32 @@ class Done:
     """Word of the store → how many; `gone` also for ids that are none, `unreached` for those after a `fault`."""
     fault: str = ""
     """Why the action ended before its end."""
+    more: bool = False
+    """It ended at the number that one request takes; others may match."""
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> Done:
+        return cls(counts=Counter(words))
+
+    @property
+    def done(self) -> int:
+        """How many are now as was wanted, by this."""
+        return sum(self.counts.get(word, 0) for word in SUCCESS)
+
+    @property
+    def refused(self) -> int:
+        """How many the store would not, as they stand."""
+        return sum(self.counts.get(word, 0) for word in ("skipped", "active"))
+
+    @property
+    def changed(self) -> int:
+        """How many were not in that state any more, or gone."""
+        return sum(self.counts.get(word, 0) for word in ("already", "gone"))
 
     def __add__(self, other: Done) -> Done:
         words = [word for word in WORDS if word in self.counts or word in other.counts]
         counts = {word: self.counts.get(word, 0) + other.counts.get(word, 0) for word in words}
-        return Done(counts=counts, fault=self.fault or other.fault)
+        return Done(counts=counts, fault=self.fault or other.fault, more=self.more or other.more)
 
     def summary(self) -> str:
         """One plain sentence."""
@@ -59,33 +86,22 @@ class Done:
         return (", ".join(parts) or "nothing to do") + (f" ({self.fault})" if self.fault else "") + "."
 
 
-def retry(ids: Sequence[str], *, by: str = "", note: str = "") -> Done:
-    """Dead letters back to work, with fresh budgets. `ids` are public, of any mix of pools."""
+def retrying(by: str, note: str, *, first_ms: float = 0, gap_ms: float = 0) -> Act:
+    """Dead letters back to work, with fresh budgets; with a gap each at a time of its own (`Store.retry_from_dlq`)."""
 
     def act(pool: str, inner: Sequence[str]) -> Sequence[str]:
-        return shards.store(pool).retry_from_dlq(inner)
+        return shards.store(pool).retry_from_dlq(inner, first_ms=first_ms, gap_ms=gap_ms)
 
-    return _each(ids, _recorded(act, Action.RETRIED, by, note))
+    return _recorded(act, Action.RETRIED, by, note)
 
 
-def discard(ids: Sequence[str], *, by: str = "", note: str = "") -> Done:
+def discarding(by: str, note: str) -> Act:
     """Dead letters away for good, with their arguments."""
 
     def act(pool: str, inner: Sequence[str]) -> Sequence[str]:
         return shards.store(pool).discard(inner)
 
-    return _each(ids, _recorded(act, Action.DISCARDED, by, note))
-
-
-def cancel(ids: Sequence[str], *, by: str = "", note: str = "") -> Done:
-    """Waiting jobs will not run. What runs already is left alone. `by` and `note` go to the log."""
-
-    def act(pool: str, inner: Sequence[str]) -> Sequence[str]:
-        return shards.store(pool).cancel(inner)
-
-    done = _each(ids, act)
-    logger.info("Cancelled jobs: %s", done.summary(), extra={"by": by, "note": note})
-    return done
+    return _recorded(act, Action.DISCARDED, by, note)
 
 
 def record_export(letters: Iterable[JobView], *, by: str = "", note: str = "") -> None:
@@ -96,29 +112,6 @@ def record_export(letters: Iterable[JobView], *, by: str = "", note: str = "") -
 def record_note(letter: JobView, note: str, *, by: str = "") -> None:
     """Writes down a remark about a dead letter. Raises DatabaseError: unlike the others this does nothing else."""
     _row(letter, Action.NOTED, by=by, note=note).save()
-
-
-def _each(ids: Sequence[str], act: Act) -> Done:
-    """Does `act` to the ids, pool by pool, in batches. Raises StoreError when nothing at all could be done."""
-    counts = dict.fromkeys(WORDS, 0)
-    fault = ""
-    pools = by_pool(ids)
-    counts["gone"] = len(ids) - sum(map(len, pools.values()))
-    batches = [
-        (pool, inner[first : first + BATCH]) for pool, inner in pools.items() for first in range(0, len(inner), BATCH)
-    ]
-    for position, (pool, batch) in enumerate(batches):
-        try:
-            words = act(pool, batch)
-        except StoreError as error:
-            if position == 0:
-                raise
-            fault = str(error)
-            counts["unreached"] = sum(len(rest) for _, rest in batches[position:])
-            break
-        for word in words:
-            counts[word] += 1
-    return Done(counts={word: count for word, count in counts.items() if count}, fault=fault)
 
 
 def _recorded(act: Act, action: Action, by: str, note: str) -> Act:

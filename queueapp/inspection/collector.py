@@ -38,6 +38,10 @@ GAUGES: dict[str, tuple[str, Value]] = {
     ),
     "ductor_scheduled_tasks": ("Jobs that wait for their time.", lambda pool: pool.scheduled),
     "ductor_backlog_tasks": ("Jobs that came above a rate and wait for their moment.", lambda pool: pool.parked),
+    "ductor_throttled_scopes": (
+        "Tenants and lanes whose waiting jobs a dispatch rate holds back.",
+        lambda pool: pool.throttled,
+    ),
     "ductor_active_tasks": ("Jobs that workers have leased.", lambda pool: pool.active),
     "ductor_ingress_tasks": (
         "Jobs that no leader has ranked yet, of the pending ones; always 0 under direct dispatch.",

@@ -121,13 +121,6 @@ def every_dead_letter(pool: str, filter: Filter = EVERY) -> Iterator[JobView]:
         yield from _letters(pool, reads, ids)
 
 
-def dead_ids(pool: str, filter: Filter = EVERY, *, count: int = 250) -> Iterator[list[str]]:
-    """The public ids of `every_dead_letter`, `count` at a time, without reading what is in the letters."""
-    keys = shards.keys(pool)
-    for ids in _pages(shards.reads(pool), filter, count):
-        yield [keys.public_id(job_id) for job_id in ids]
-
-
 def _pages(reads: Reads, filter: Filter, count: int) -> Iterator[list[str]]:
     index, rest = _index(reads, filter)
     cursor: Cursor | None = None

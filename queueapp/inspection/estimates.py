@@ -68,7 +68,7 @@ def estimate_of(facts: WaitFacts, reasons: Sequence[Reason], reader: Reader) -> 
         return Estimate(
             of="start", earliest=moment_of(facts.now_ms), basis="it is chosen, and starts when a worker has room"
         )
-    return _start(facts, reasons, reader) if record.state in (State.INGRESS, State.PENDING, State.READY) else None
+    return _start(facts, reasons, reader) if record.state.in_line else None
 
 
 UNKNOWN: dict[Kind, str] = {

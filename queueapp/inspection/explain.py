@@ -102,7 +102,7 @@ def _in_store(public_id: str, tenants: Container[str] | None, contents: bool) ->
     reads = shards.reads(pool)
     live_ms = max(LIVE_MS, 2 * settings.lease_ms)
     facts = reads.explain(job_id, live_ms=live_ms, most=HOLDERS, walked=WALKED, looks=LOOKS)
-    waits = facts.record is not None and facts.record.state not in (State.ACTIVE, State.DEAD, State.ENDED)
+    waits = facts.record is not None and facts.record.state.waits
     elsewhere: list[str] = []
     if waits and not facts.workers and tenants is None:
         others = sorted(shards.pools().keys() - {pool})[:OTHER_POOLS]

@@ -17,6 +17,8 @@ def as_mapping(job: JobView, *, payload: bool) -> dict[str, Any]:
         "pool": job.pool,
         "state": record.state.value,
         "outcome": record.outcome.value if record.outcome else None,
+        "cancelling": True if job.cancelling else None,
+        "moved_to": job.moved_to or None,
         "reason": record.reason or None,
         "group": job.group or None,
         "task": record.task,
@@ -35,6 +37,7 @@ def as_mapping(job: JobView, *, payload: bool) -> dict[str, Any]:
         "deadline_at": job.deadline_at,
         "ended_at": job.ended_at,
         "waited_s": _seconds(job.wait),
+        "waits_s": job.waits.in_seconds() if job.waits is not None else None,
         "ran_s": _seconds(job.duration),
         "history": [
             {

@@ -23,7 +23,9 @@ from queueapp.inspection.shares import (
     shares,
 )
 from queueapp.store import shards
-from queueapp.store.service import MINUTE_MS, WINDOW_MAX_S, Part, Service, TenantService, read_service
+from queueapp.store.configuration import Rate
+from queueapp.store.served import Part
+from queueapp.store.service import MINUTE_MS, WINDOW_MAX_S, Service, TenantService, read_service
 
 WINDOW_S = 300
 """What is looked at unless another window is asked for."""
@@ -38,6 +40,8 @@ class TenantShare:
     weight: float
     min_share: int
     """Its guaranteed minimum of running jobs; what that gives is served, and moves neither lag nor turn."""
+    dispatch_rate: Rate | None
+    """At which its jobs may start; None = any."""
     state: Standing
     jobs: int
     """Leases in the window, without those that were given back unrun."""
@@ -56,6 +60,8 @@ class TenantShare:
     wait_s: float | None
     """How long the first of its jobs in line has waited, pauses included; None = none is in line, or it was not looked
     at."""
+    waits_s: Mapping[str, float]
+    """What the jobs leased in the window had waited for, all together: `schedule`, `backoff`, `limits`, `line`."""
     lag: float | None
     """How far it is behind, in units (`ring`: in jobs); None under a policy without a bound, out of line, and where its
     first job is one that others pass over because it twice crashed its worker."""
@@ -152,6 +158,7 @@ def _told(entry: TenantService, share: Share, now_ms: int, lag: Lag | None) -> T
         tenant=entry.tenant,
         weight=entry.weight,
         min_share=entry.min_share,
+        dispatch_rate=entry.dispatch_rate,
         state=share.standing,
         jobs=max(0, had.jobs),
         units=max(0.0, had.units),
@@ -162,6 +169,7 @@ def _told(entry: TenantService, share: Share, now_ms: int, lag: Lag | None) -> T
         entitled_share=share.entitled_share,
         ratio=share.ratio,
         wait_s=None if entry.since_ms is None else max(0, now_ms - entry.since_ms) / 1000,
+        waits_s=had.waits.in_seconds(),
         lag=None if lag is None else lag.units,
         lag_bound=None if lag is None else lag.bound,
     )
@@ -173,11 +181,17 @@ def _claim(service: Service, entry: TenantService) -> Claim:
     units = max(0.0, had.units)
     asks = entry.waiting * _cost(service, had) if in_line else 0.0
     full = bool(entry.waiting) and entry.ceiling is not None and (entry.active or 0) >= entry.ceiling
-    capped = full and not in_line
+    throttled = bool(entry.waiting) and entry.token_ms is not None and entry.token_ms > service.now_ms
+    capped = (full or throttled) and not in_line
     if entry.ceiling is not None and service.unit == "ms":
         # So many slots serve no more than so much; with a free slot at this moment, too, its ceiling is what binds it.
         most = max(units, float(entry.ceiling * (service.now_ms - service.start_ms)))
         asks = min(asks, most - units)
+    if entry.dispatch_rate is not None:
+        # Nor do so many starts, whatever it has waiting.
+        rate = entry.dispatch_rate
+        starts = rate.burst + rate.rate * (service.now_ms - service.start_ms) / rate.period_ms
+        asks = min(asks, max(0.0, starts - max(0, had.jobs)) * _cost(service, had))
     return Claim(
         weight=entry.weight,
         units=units,

@@ -19,14 +19,14 @@ from queueapp.models import TenantLimits
 from queueapp.moments import moment, now_ms
 from queueapp.states import Outcome, State
 from queueapp.store import shards
+from queueapp.store.following import next_id
 from queueapp.store.keys import split_public_id
 from queueapp.store.reads import Reads
 from queueapp.store.views import Cursor, ErrorRecord, JobRecord
+from queueapp.store.waits import Waits
 
 STATES = tuple(state.value for state in State)
 NEWEST_FIRST = {State.DEAD, State.ENDED}
-IN_LINE = {State.INGRESS, State.PENDING, State.READY}
-"""They could run now, as far as their own time goes."""
 MAX_COUNT = 200
 MAX_NEXT = 250
 """So many pending jobs are listed at most when no tenant is named, what would run next: 5 ms of the server's time."""
@@ -51,6 +51,16 @@ class JobView:
     def state(self) -> str:
         """The state; of an ended job its outcome."""
         return (self.record.outcome or self.record.state).value
+
+    @property
+    def cancelling(self) -> bool:
+        """It runs, and was told to stop: in the end its outcome will be cancelled."""
+        return self.record.cancelling
+
+    @property
+    def moved_to(self) -> str:
+        """The public id under which it goes on in another pool; else empty."""
+        return next_id(self.record)
 
     @property
     def submitted_at(self) -> datetime | None:
@@ -86,11 +96,16 @@ class JobView:
     def wait(self) -> timedelta | None:
         """How long it waited for its newest lease, or has been waiting; None before its time and where nobody knows."""
         record = self.record
-        if record.state in IN_LINE:
+        if record.state.in_line:
             return _span(record.ready_ms, now_ms())
-        if record.state in (State.SCHEDULED, State.BACKLOG) or not record.leased_ms:
+        if record.state.waits or not record.leased_ms:
             return None
         return _span(record.ready_ms, record.leased_ms)
+
+    @property
+    def waits(self) -> Waits | None:
+        """What it waited for until its newest lease began, over all its attempts; None while it was never leased."""
+        return self.record.waits
 
     @property
     def duration(self) -> timedelta | None:
@@ -268,7 +283,7 @@ def _pending_of(pool: str, reads: Reads, tenant: str, task: str, cursor: str, co
     """
     of = reads.queues.generations()
     known = reads.queues.lanes(tenant, MAX_LANES, of)
-    lanes = sorted({"main", *known, *_configured_lanes(pool, tenant)})[: MAX_LANES + 1]
+    lanes = sorted({"main", *known, *configured_lanes(pool, tenant)})[: MAX_LANES + 1]
     sub_lanes = reads.queues.sub_lanes(tenant, MAX_LANES, of)
     tiers = [prefix + tier for prefix, *_ in of.every() for tier in ("q", "qc")]
     queues = sorted([(lane, tier) for lane in lanes for tier in tiers] + list(sub_lanes))
@@ -330,7 +345,7 @@ def _next_to_run(pool: str, reads: Reads, task: str, cursor: str, count: int) ->
     )
 
 
-def _configured_lanes(pool: str, tenant: str) -> set[str]:
+def configured_lanes(pool: str, tenant: str) -> set[str]:
     """Lanes that may be paused or full: those stand in no walk, and only what was configured names them."""
     rows = TenantLimits.objects.filter(pool__name=pool, tenant__key=tenant).exclude(lane="")
     return set(rows.values_list("lane", flat=True)[:MAX_LANES])

@@ -48,6 +48,8 @@ class PoolStatus:
     scheduled: int
     parked: int
     """Waiting jobs that came above a rate, until their moment comes."""
+    throttled: int
+    """Tenants and lanes whose waiting jobs a dispatch rate holds back."""
     dead: int
     ended: int
     tenants: Mapping[str, int]
@@ -110,6 +112,7 @@ def pool_status(pool: str) -> PoolStatus:
         active=seen.active,
         scheduled=seen.scheduled,
         parked=seen.parked,
+        throttled=seen.throttled,
         dead=seen.dead,
         ended=seen.ended,
         tenants=dict(sorted(seen.tenants.items(), key=lambda item: (-item[1], item[0]))),
@@ -144,6 +147,11 @@ def _notes(seen: PoolOverview, workers: tuple[WorkerStatus, ...], configured: Po
             "No leader: nothing is dispatched. Workers take what was chosen before; all else waits until a scheduler "
             "leads. Start `manage.py scheduler`, or set the pool's dispatch to direct."
         )
+    if seen.leader and seen.leader_fault:
+        yield (
+            f"The leader cannot dispatch: {seen.leader_fault} Workers take what was chosen before; all else waits. "
+            "The log of the scheduler says more."
+        )
     if not seen.leader:
         yield (
             "No scheduler runs. Workers still promote due jobs and recover those of lost workers. What stands still: "
@@ -154,6 +162,8 @@ def _notes(seen: PoolOverview, workers: tuple[WorkerStatus, ...], configured: Po
             f"Re-ranking: {seen.reranking.moved:,} of {seen.reranking.total:,} jobs moved from the order of "
             f"{seen.reranking.policy} to that of {configured.rule}."
         )
+    if seen.moving:
+        yield f"{seen.moving:,} jobs are on their way to another pool: a scheduler brings them there."
     if seen.quarantined:
         yield f"{seen.quarantined} jobs were set aside because their rows are not of Ductor's making."
     forgotten = seen.tenants.get(settings.tenant_default, 0)

@@ -48,6 +48,9 @@ def reasons_of(facts: WaitFacts, reader: Reader) -> tuple[Reason, ...]:
             found = waiting_reasons.parked(facts, record, reader)
         case State.ACTIVE:
             found = _active(facts, record, reader)
+        case State.MOVING:
+            text = "it is on its way to another pool; whoever moves it, or a scheduler, brings it there"
+            found = iter((Reason(kind=Kind.MOVING, text=text, blocks=True),))
         case State.DEAD:
             found = iter((_dead(facts, record),))
         case State.ENDED:
@@ -72,7 +75,7 @@ def _active(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[Rea
     if facts.lease_until_ms <= facts.now_ms:
         text = (
             f"its lease ended {ago_words(facts.lease_until_ms, facts.now_ms)} without a sign of {worker}: "
-            "the next call of a scheduler or a worker puts it back into line"
+            f"the next call of a scheduler or a worker {'ends it' if record.cancelling else 'puts it back into line'}"
         )
         yield Reason(kind=Kind.LEASE_OVER, text=text, since=until)
         return
@@ -83,6 +86,12 @@ def _active(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[Rea
     else:
         kind, since = Kind.TAKEN, ago_words(record.leased_ms, facts.now_ms)
         text = f"it was taken ahead {since} and has not begun, by {worker}{called}"
+    if record.cancelling:
+        told = (
+            f"it was told to stop {ago_words(record.cancelling_ms, facts.now_ms)}, and ends as cancelled when its body "
+            "is through or its lease ends"
+        )
+        yield Reason(kind=Kind.STOPPING, text=told, since=moment_of(record.cancelling_ms), until=until)
     yield Reason(kind=kind, text=f"{text}; {lasts}", since=moment_of(record.leased_ms), until=until)
 
 
@@ -114,6 +123,7 @@ def _ended(facts: WaitFacts, record: JobRecord) -> Reason:
         Outcome.EXPIRED: "its `expires_after` passed before it started, and it was dropped",
         Outcome.DISCARDED: "it was a dead letter and was discarded",
         Outcome.REPLACED: "a newer job of the same singleton took its place",
+        Outcome.MOVED: "it was moved to another pool, where it goes on,",
     }[record.outcome or Outcome.COMPLETED]
     text = f"{what} {ago_words(record.ended_ms, facts.now_ms)}"
     if record.outcome is Outcome.COMPLETED and record.leased_ms:

@@ -54,7 +54,7 @@ class Claim:
     in_line: bool = False
     """Some job of it may run now."""
     capped: bool = False
-    """A ceiling of its own keeps its waiting jobs from running."""
+    """A ceiling or a dispatch rate of its own keeps its waiting jobs from running."""
     parked: bool = False
     """Jobs of it came above a rate, and nothing of it may run now."""
     paused: bool = False
@@ -149,7 +149,7 @@ def word(claim: Claim, *, entitled: float, alone: float, grain: float) -> Standi
     `grain`: a difference that single jobs make, and that nobody is blamed for.
 
     paused     it or its pool is paused
-    capped     it has waiting jobs, and a ceiling of its own keeps them from running
+    capped     it has waiting jobs, and a ceiling or a dispatch rate of its own keeps them from running
     parked     jobs of it came above a rate and wait for their moment, and nothing of it may run now
     idle       it had no service in the window, and nothing of it may run now
     starved    it has work that may run, had less than half of what it was entitled to, and its first job has waited

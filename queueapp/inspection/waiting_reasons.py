@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from queueapp.inspection.reason import Kind, Reader, Reason, moment_of
 from queueapp.inspection.wording import ago_words, ahead_words, counted, listed, moment_words, ordinal
 from queueapp.store.views import JobRecord
-from queueapp.store.wait_facts import Holder, RateFacts, WaitFacts
+from queueapp.store.wait_facts import Holder, RateFacts, TokenFacts, WaitFacts
 
 HOLDERS_NAMED = 3
 """So many jobs that hold its place stand in a sentence; the reason itself has a few more."""
@@ -22,6 +22,7 @@ def pending(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[Rea
         *_without_leader(facts, reader),
         *_without_worker(facts, reader),
         *_full(facts, record, reader),
+        *_throttled(facts, record, reader),
         *_suspects(facts, reader),
     ]
     yield from blocking
@@ -73,7 +74,7 @@ def scheduled(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[R
 
 
 def parked(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[Reason]:
-    rates = [_rate_words(each, facts, record, reader) for each in facts.rates]
+    rates = [_rate_words("rate", each, facts, record, reader) for each in facts.rates]
     above = f"above {' and '.join(rates)}" if rates else "above a rate that is not there any more"
     when = f"due {ahead_words(record.due_ms, facts.now_ms)}"
     if record.due_ms <= facts.now_ms:
@@ -85,12 +86,19 @@ def parked(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[Reas
     yield from _expiry(facts)
 
 
-def _rate_words(found: RateFacts, facts: WaitFacts, record: JobRecord, reader: Reader) -> str:
+def _throttled(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[Reason]:
+    for each in facts.throttled:
+        rate = _rate_words("dispatch rate", each, facts, record, reader)
+        text = f"throttled until {moment_words(each.until_ms)}: {rate} lets no job start before"
+        yield Reason(kind=Kind.THROTTLED, text=text, blocks=True, until=moment_of(each.until_ms))
+
+
+def _rate_words(word: str, found: RateFacts | TokenFacts, facts: WaitFacts, record: JobRecord, reader: Reader) -> str:
     rate = found.rate
-    what = f"the rate of its {found.scope} {record.tenant if found.scope == 'tenant' else record.lane}"
+    what = f"the {word} of its {found.scope} {record.tenant if found.scope == 'tenant' else record.lane}"
     if found.scope not in ("tenant", "lane"):
         text = next((key.text for key in facts.keys if key.digest == found.scope), "")
-        what = f"the rate of its key {text!r}" if reader.contents and text else "the rate of one of its keys"
+        what = f"the {word} of its key {text!r}" if reader.contents and text else f"the {word} of one of its keys"
     burst = f", burst {rate.burst:,}" if rate.burst > 1 else ""
     return f"{what} ({rate.rate:,} per {rate.period_ms / 1000:g} s{burst})"
 
@@ -142,7 +150,8 @@ def _full(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[Reaso
             name = f"its concurrency key {key.text!r}" if reader.contents else "one of its concurrency keys"
             known = reader.sees_all(key.holders, key.used)
             yield _held(Kind.KEY_FULL, f"{name} is full", key.used, key.limit or 0, key.holders, reader, known=known)
-    if facts.parked and not any(key.full for key in facts.keys):
+    of_keys = any(each.scope not in ("tenant", "lane") for each in facts.throttled)
+    if facts.aside and not of_keys and not any(key.full for key in facts.keys):
         text = "a slot of its concurrency key is free again, and those that wait for it are offered it in turn"
         yield Reason(kind=Kind.KEY_FULL, text=text, blocks=True)
 
@@ -223,7 +232,7 @@ def _place(facts: WaitFacts) -> str:
     if facts.place is None:
         return ""
     place = ordinal(facts.place + 1) if facts.place_exact else f"{ordinal(facts.place + 1)} or later"
-    if facts.parked:
+    if facts.aside:
         return f"{place} of those in its lane that have the same keys"
     if not facts.others:
         return f"{place} in its lane"

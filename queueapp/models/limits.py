@@ -8,7 +8,7 @@ from django.db.models import Q, Sum
 from django.utils.translation import gettext_lazy as _
 
 from queueapp import patterns, validators
-from queueapp.models import rates
+from queueapp.models import rates, shapes
 from queueapp.models.base import OurManager, OurModel
 from queueapp.models.pools import Pool
 from queueapp.models.rates import Rated
@@ -62,26 +62,14 @@ class TenantLimits(Rated, OurModel):
 
     pool = models.ForeignKey(Pool, models.CASCADE, related_name="limits", verbose_name=_("pool"))
     tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="limits", verbose_name=_("tenant"))
-    lane = models.CharField(
-        _("lane"),
-        max_length=64,
-        blank=True,
-        default="",
-        validators=[validators.lane_name],
-        help_text=_("Empty = the tenant itself."),
-    )
+    lane = shapes.name_or_empty(_("lane"), validators.lane_name, _("Empty = the tenant itself."))
     weight = models.FloatField(
         _("weight"),
         default=1.0,
         validators=[validators.weight],
         help_text=_("Share of service next to others: 2 gets twice what 1 gets. From 0.001 to 1000."),
     )
-    max_in_flight = models.PositiveIntegerField(
-        _("ceiling"),
-        null=True,
-        blank=True,
-        help_text=_("Most jobs that run at once. Empty = no limit, 0 = closed."),
-    )
+    max_in_flight = shapes.ceiling(_("Most jobs that run at once. Empty = no limit, 0 = closed."))
     min_share = models.PositiveIntegerField(
         _("guaranteed minimum"),
         default=0,
@@ -113,10 +101,12 @@ class TenantLimits(Rated, OurModel):
                 name="queueapp_limits_scope",
                 violation_error_message=_("This tenant has limits for this pool and lane already: edit those."),
             ),
-            models.CheckConstraint(
-                condition=Q(weight__gte=validators.WEIGHT_MIN, weight__lte=validators.WEIGHT_MAX),
-                name="queueapp_limits_weight",
-                violation_error_message=_("weight must be a number from 0.001 to 1000."),
+            shapes.within(
+                "weight",
+                validators.WEIGHT_MIN,
+                validators.WEIGHT_MAX,
+                "queueapp_limits_weight",
+                _("weight must be a number from 0.001 to 1000."),
             ),
             models.CheckConstraint(
                 condition=Q(min_share=0) | Q(lane=""),
@@ -169,13 +159,8 @@ class KeyLimit(Rated, OurModel):
         validators=[validators.key_pattern],
         help_text=_("Letter for letter as tasks name it in Key(…), for example “customer:{customer_id}”."),
     )
-    max_in_flight = models.PositiveIntegerField(
-        _("ceiling"),
-        null=True,
-        blank=True,
-        help_text=_(
-            "Most jobs that hold the same key at once, instead of what tasks say. Empty = no limit, 0 = closed."
-        ),
+    max_in_flight = shapes.ceiling(
+        _("Most jobs that hold the same key at once, instead of what tasks say. Empty = no limit, 0 = closed.")
     )
 
     objects = OurManager["KeyLimit"]()

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from queueapp import validators
 from queueapp.conf import SettingFault, settings
 from queueapp.errors import InvalidPolicy
+from queueapp.models import shapes
 from queueapp.models.base import OurManager, OurModel
 from queueapp.policies import custom
 from queueapp.policies.registry import DIRECT
@@ -136,12 +137,7 @@ class Pool(OurModel):
         ),
     )
     paused = models.BooleanField(_("paused"), default=False, help_text=_("Jobs are accepted but none starts."))
-    max_in_flight = models.PositiveIntegerField(
-        _("ceiling"),
-        null=True,
-        blank=True,
-        help_text=_("Most jobs that run at once in the whole pool. Empty = no limit, 0 = closed."),
-    )
+    max_in_flight = shapes.ceiling(_("Most jobs that run at once in the whole pool. Empty = no limit, 0 = closed."))
     backlog_limit = models.PositiveIntegerField(
         _("most waiting"),
         null=True,
@@ -187,20 +183,26 @@ class Pool(OurModel):
         verbose_name_plural = _("pools")
         ordering = ("name",)
         constraints = (
-            models.CheckConstraint(
-                condition=Q(default_cost__gte=validators.COST_MIN, default_cost__lte=validators.COST_MAX),
-                name="queueapp_pool_default_cost",
-                violation_error_message=_("default cost must be a number from 1 to 1000000000."),
+            shapes.within(
+                "default_cost",
+                validators.COST_MIN,
+                validators.COST_MAX,
+                "queueapp_pool_default_cost",
+                _("default cost must be a number from 1 to 1000000000."),
             ),
-            models.CheckConstraint(
-                condition=Q(continue_weight__gte=1, continue_weight__lte=validators.CONTINUE_WEIGHT_MAX),
-                name="queueapp_pool_continue_weight",
-                violation_error_message=_("continuations for each start must be a whole number from 1 to 1000."),
+            shapes.within(
+                "continue_weight",
+                1,
+                validators.CONTINUE_WEIGHT_MAX,
+                "queueapp_pool_continue_weight",
+                _("continuations for each start must be a whole number from 1 to 1000."),
             ),
-            models.CheckConstraint(
-                condition=Q(default_weight__gte=validators.WEIGHT_MIN, default_weight__lte=validators.WEIGHT_MAX),
-                name="queueapp_pool_default_weight",
-                violation_error_message=_("default weight must be a number from 0.001 to 1000."),
+            shapes.within(
+                "default_weight",
+                validators.WEIGHT_MIN,
+                validators.WEIGHT_MAX,
+                "queueapp_pool_default_weight",
+                _("default weight must be a number from 0.001 to 1000."),
             ),
             models.CheckConstraint(
                 condition=Q(policy__in=["tiered", "wfq", "ring", "fifo", "priority", "aging", "edf"])
@@ -223,12 +225,12 @@ class Pool(OurModel):
                 name="queueapp_pool_latest_start",
                 violation_error_message=_("“edf” by “latest_start” needs the cost unit “ms”."),
             ),
-            models.CheckConstraint(
-                condition=Q(
-                    aging_step_seconds__gte=validators.AGING_STEP_MIN, aging_step_seconds__lte=validators.AGING_STEP_MAX
-                ),
-                name="queueapp_pool_aging_step",
-                violation_error_message=_("aging step must be a number from 0.001 to 86400."),
+            shapes.within(
+                "aging_step_seconds",
+                validators.AGING_STEP_MIN,
+                validators.AGING_STEP_MAX,
+                "queueapp_pool_aging_step",
+                _("aging step must be a number from 0.001 to 86400."),
             ),
         )
 

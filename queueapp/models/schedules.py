@@ -20,28 +20,34 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from queueapp import validators
-from queueapp.firings import EVERY_MAX_S, JITTER_MAX_S, Rule, zone_of
+from queueapp import firings, validators
+from queueapp.firings import CATCH_UP, EPOCH, EVERY_MAX_S, JITTER_MAX_S, OVERLAP, Rule, read_moment, zone_of
+from queueapp.models import shapes
 from queueapp.models.base import OurManager, OurModel
 from queueapp.moments import moment, now_ms
 from queueapp.signals import schedule_cleaning
 
 STANDING = frozenset({"plan", "anchor_ms", "next_ms", "last_ms", "fired_ms", "last_job", "outcome", "note"})
 """The fields that say where a schedule stands; `save` leaves those of an existing row alone."""
+CATCH_UPS = [
+    (firings.CatchUp.SKIP.value, _("skip: what was missed by more than a minute does not run")),
+    (firings.CatchUp.ONE.value, _("one: however many were missed, one makes up for them")),
+    (firings.CatchUp.ALL.value, _("all: each missed one is made up for, at most the newest 1,000")),
+]
+OVERLAPS = [
+    (firings.Overlap.ALLOW.value, _("allow: it runs beside the last one")),
+    (firings.Overlap.SKIP.value, _("skip: it does not run while the last one waits or runs")),
+    (firings.Overlap.REPLACE.value, _("replace: the last one is cancelled; the new one runs when it has ended")),
+]
+OFF = "off"
+"""`plan` of a schedule that is off."""
 
 
 class Schedule(OurModel):
     """When which task is enqueued, with what."""
 
-    class CatchUp(models.TextChoices):
-        SKIP = "skip", _("skip: what was missed by more than a minute does not run")
-        ONE = "one", _("one: however many were missed, one makes up for them")
-        ALL = "all", _("all: each missed one is made up for, at most the newest 1,000")
-
-    class Overlap(models.TextChoices):
-        ALLOW = "allow", _("allow: it runs beside the last one")
-        SKIP = "skip", _("skip: it does not run while the last one waits or runs")
-        REPLACE = "replace", _("replace: it takes the place of the last one while that waits; while it runs, as “skip”")
+    CatchUp = firings.CatchUp
+    Overlap = firings.Overlap
 
     class Source(models.TextChoices):
         ADMIN = "admin", _("made here")
@@ -65,30 +71,9 @@ class Schedule(OurModel):
     task = models.CharField(_("task"), max_length=512, help_text=_("Dotted name, such as “shop.tasks.make_report”."))
     args = models.JSONField(_("arguments"), default=list, blank=True, help_text=_("A list, such as [1, “two”]."))
     kwargs = models.JSONField(_("named arguments"), default=dict, blank=True, help_text=_("An object, by name."))
-    tenant = models.CharField(
-        _("tenant"),
-        max_length=64,
-        blank=True,
-        default="",
-        validators=[validators.tenant_key],
-        help_text=_("Empty = the task's own, else TENANT_DEFAULT."),
-    )
-    pool = models.CharField(
-        _("pool"),
-        max_length=64,
-        blank=True,
-        default="",
-        validators=[validators.pool_name],
-        help_text=_("Empty = the task's own."),
-    )
-    lane = models.CharField(
-        _("lane"),
-        max_length=64,
-        blank=True,
-        default="",
-        validators=[validators.lane_name],
-        help_text=_("Empty = the task's own."),
-    )
+    tenant = shapes.name_or_empty(_("tenant"), validators.tenant_key, _("Empty = the task's own, else TENANT_DEFAULT."))
+    pool = shapes.name_or_empty(_("pool"), validators.pool_name, _("Empty = the task's own."))
+    lane = shapes.name_or_empty(_("lane"), validators.lane_name, _("Empty = the task's own."))
     priority = models.SmallIntegerField(
         _("priority"), null=True, blank=True, help_text=_("−100 to 100, larger is sooner. Empty = the task's own.")
     )
@@ -135,15 +120,15 @@ class Schedule(OurModel):
     catch_up = models.CharField(
         _("catch up"),
         max_length=8,
-        choices=CatchUp,
-        default=CatchUp.ONE,
+        choices=CATCH_UPS,
+        default=CatchUp.ONE.value,
         help_text=_("What becomes of firings for which no scheduler was there."),
     )
     overlap = models.CharField(
         _("overlap"),
         max_length=8,
-        choices=Overlap,
-        default=Overlap.ALLOW,
+        choices=OVERLAPS,
+        default=Overlap.ALLOW.value,
         help_text=_("When its time comes and its last job is not over."),
     )
     enabled = models.BooleanField(_("enabled"), default=True, help_text=_("While off, nothing is missed."))
@@ -175,10 +160,13 @@ class Schedule(OurModel):
                 name="queueapp_schedule_when",
                 violation_error_message=_("Give a cron or an interval: one of the two."),
             ),
-            models.CheckConstraint(
-                condition=Q(every_seconds__isnull=True) | Q(every_seconds__gte=1, every_seconds__lte=EVERY_MAX_S),
-                name="queueapp_schedule_every",
-                violation_error_message=_("interval must be a number of seconds from 1 to 31622400."),
+            shapes.within(
+                "every_seconds",
+                1,
+                EVERY_MAX_S,
+                "queueapp_schedule_every",
+                _("interval must be a number of seconds from 1 to 31622400."),
+                empty=True,
             ),
             models.CheckConstraint(
                 condition=Q(jitter_seconds__lte=JITTER_MAX_S),
@@ -191,7 +179,7 @@ class Schedule(OurModel):
                 violation_error_message=_("end must not be before start."),
             ),
             models.CheckConstraint(
-                condition=Q(catch_up__in=["skip", "one", "all"]) & Q(overlap__in=["allow", "skip", "replace"]),
+                condition=Q(catch_up__in=CATCH_UP) & Q(overlap__in=OVERLAP),
                 name="queueapp_schedule_words",
                 violation_error_message=_("catch up and overlap must be among those that there are."),
             ),
@@ -229,7 +217,7 @@ class Schedule(OurModel):
 
     def planned(self) -> str:
         """What `plan` holds while `next_ms` belongs to what the other fields say."""
-        return self.rule().digest() if self.enabled else "off"
+        return self.rule().digest() if self.enabled else OFF
 
     def plan_anew(self, now: int) -> None:
         """The next firing is the first after `now`, and after the last one that was made; none while it is off."""
@@ -296,6 +284,13 @@ class Schedule(OurModel):
                 _("end “%(end)s” is before start “%(start)s”: give a later one.")
                 % {"end": self.end, "start": self.start}
             ]
+        for name, at in (("start", self.start), ("end", self.end)):
+            try:
+                read_moment(at or EPOCH)
+            except ValueError as error:
+                faults[name] = [
+                    _("%(name)s is “%(at)s”: it must be %(words)s.") % {"name": name, "at": at, "words": error}
+                ]
         if not isinstance(self.args, list):
             faults["args"] = [_("arguments must be a list, such as [1, “two”].")]
         for name in ("kwargs", "options"):

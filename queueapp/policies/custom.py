@@ -6,6 +6,7 @@ answers, which goes on watching: whatever a policy does wrong comes out as Inval
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -147,7 +148,7 @@ def _checked(name: str, path: str, policy: object) -> Watched:
             raise InvalidPolicy(
                 f"{who}.{flag} must be True or False; set it, or inherit from queueapp.policies.ordered.Ordered."
             )
-    if policy.tiered:  # type: ignore[attr-defined]
+    if getattr(policy, "tiered", False):
         raise InvalidPolicy(
             f"{who}.tiered is True, and only the policy tiered has two queues in a lane; set it to False."
         )
@@ -155,7 +156,7 @@ def _checked(name: str, path: str, policy: object) -> Watched:
         _check_method(who, method, getattr(policy, method, None), arguments)
     watched = Watched(cast(Policy, policy))
     before = _held(policy)
-    _try_out(watched)
+    _try_out(watched, who)
     if before is not None and _held(policy) != before:
         raise InvalidPolicy(
             f"{who} keeps something in itself, and one object serves every pool and every tenant; keep numbers in "
@@ -189,7 +190,22 @@ def _held(policy: object) -> object:
         return None
 
 
-def _try_out(policy: Watched) -> None:
+def _require_numbers(who: str, node: Node) -> None:
+    """Raises InvalidPolicy for a node that a leader's successor could not go on from."""
+    again = Node()
+    try:
+        again.restore(json.loads(json.dumps(node.dump())))
+        same = again.dump() == node.dump()
+    except Exception:  # whatever it has put there
+        same = False
+    if not same:
+        raise InvalidPolicy(
+            f"{who} keeps in node.state what is no number of a child, and the leader after this one would not have it; "
+            "keep one number for each child there: node.state[child] = 1.0."
+        )
+
+
+def _try_out(policy: Watched, who: str) -> None:
     """A little traffic with all that may come: lanes, weights, pauses, corrections, ends, and a leader's successor."""
     tree = Tree(policy)
     for seq in range(12):
@@ -220,3 +236,5 @@ def _try_out(policy: Watched) -> None:
         if charge is not None:
             tree.settle(charge, charge.charged + 3 * (-1) ** number)
             tree.release(charge.id)
+        for node in (tree.root, *(node for _, node in tree.tenants())):
+            _require_numbers(who, node)

@@ -1,21 +1,24 @@
 """Jobs with concurrency keys: they stand in sub-lanes, which step aside while one of their keys is full.
 
 A sub-lane holds the jobs of one lane with the same key set, in order. Its pointer stands among the lane's jobs at the
-place of its head. When a key of its set is full, the sub-lane is parked on that key (`waiting.py`); a slot that is
-given back is offered to the first waiter that may take it, which is not promised the slot: it competes by its tenant's
-turn. Each sub-lane that is not empty stands in exactly one of the two. A lease takes a slot of every key at once, or
-none, so that jobs with several keys never wait for each other in a ring. `tree.py` calls this;
+place of its head. When a key of its set is full, the sub-lane steps aside and waits for that key (`waiting.py`); a slot
+that is given back is offered to the first waiter that may take it, which is not promised the slot: it competes by its
+tenant's turn. Each sub-lane that is not empty stands in exactly one of the two. A lease takes a slot of every key at
+once, or none, so that jobs with several keys never wait for each other in a ring. `tree.py` calls this;
 `store/lua/include/keys.lua` does the same in the store, in the same order. Not thread-safe.
 """
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from queueapp.policies.node import Node, Pointers
-from queueapp.policies.waiting import Key, Waiters
+from queueapp.policies.tokens import DispatchRate, Tokens
+from queueapp.policies.waiting import LIMITS_LOOKED_AT, Key, Waiters
 
 POINTER = "@"
 """What the member of a lane begins with that stands for a sub-lane."""
@@ -42,7 +45,8 @@ class KeySet:
 
 @dataclass(slots=True, kw_only=True)
 class SubLane:
-    """`name` is the name of its set in the store. `parked` is the digest of the full key, None in the lane."""
+    """`name` is the name of its set in the store. `aside` is the digest of the full key that it waits for, None in the
+    lane."""
 
     name: str
     tenant: str
@@ -50,7 +54,7 @@ class SubLane:
     continued: bool
     keys: tuple[Key, ...]
     jobs: Pointers = field(default_factory=Pointers)
-    parked: str | None = None
+    aside: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,19 +82,23 @@ class Lanes(Protocol):
 class Keyed:
     """The sub-lanes of one tree, the slots of its keys, and who waits for them. `turns`: its tenants take turns.
 
+    A key whose pattern has a dispatch rate (`tokens.py`) and no token left is like one that is full.
+
     Changes are noted when they are made and take effect in `flush`, at the end of a call: first every sub-lane that
     was touched finds its place, then the slots that were given back are offered.
     """
 
-    def __init__(self, lanes: Lanes, *, turns: bool) -> None:
+    def __init__(self, lanes: Lanes, *, turns: bool, tokens: Tokens) -> None:
         self.now_ms = 0
-        """Set by the driver; only `sweep` asks for it."""
+        """Set by the driver: for `sweep`, and for dispatch rates."""
         self.crowded = False
         """The last call passed a lane over: another one finds more to do."""
         self._lanes = lanes
         self._turns = turns
         self._subs: dict[str, SubLane] = {}
+        self._tokens = tokens
         self._configured: dict[str, int | None] = {}
+        self._rates: dict[str, DispatchRate] = {}
         self._used: dict[str, set[str]] = {}
         self._leased: dict[str, tuple[Key, ...]] = {}
         self._blocked: dict[str, Waiters] = {}
@@ -122,7 +130,7 @@ class Keyed:
         return iter(self._due)
 
     def waiters(self, digest: str) -> list[SubLane]:
-        """Who is parked on a key, the first to be offered a slot first."""
+        """Who waits for a key, the first to be offered a slot first."""
         return [self._subs[name] for name in self._blocked.get(digest, ())]
 
     def used(self, digest: str) -> int:
@@ -178,6 +186,8 @@ class Keyed:
         self._leased[job_id] = sub.keys
         for key in sub.keys:
             self._used.setdefault(key.digest, set()).add(job_id)
+            if (rate := self._rates.get(key.pattern)) is not None:
+                self._tokens.take((key.digest, key.pattern, ""), rate, self.now_ms)
             if self._turns:
                 charged = self._charges.setdefault(key.digest, {})
                 charged[sub.tenant] = charged.get(sub.tenant, 0.0) + charge
@@ -205,14 +215,18 @@ class Keyed:
                 del self._used[key.digest]
             self._offer(key.digest, 1)
 
-    def configure(self, pattern: str, limit: int | None, *, clear: bool = False) -> None:
-        """A limit for every key of a pattern; with `clear` the tasks' own hold again."""
-        if clear:
-            self._configured.pop(pattern, None)
-        else:
+    def configure(
+        self, pattern: str, limit: int | None, *, dispatch: DispatchRate | None = None, clear: bool = False
+    ) -> None:
+        """A limit and a dispatch rate for every key of a pattern; with `clear` the tasks' own limits hold again."""
+        self._configured.pop(pattern, None)
+        self._rates.pop(pattern, None)
+        if not clear:
             self._configured[pattern] = limit
+            if dispatch is not None:
+                self._rates[pattern] = dispatch
         for digest, waiters in self._blocked.items():
-            if any(key.pattern == pattern for key in waiters.keys()):  # noqa: SIM118 - it is no mapping
+            if any(key.pattern == pattern for key in waiters.limits()):
                 self._due[digest] = min(self._due[digest], self.now_ms)
         self.sweep(SWEPT_PER_CHANGE)
 
@@ -230,7 +244,7 @@ class Keyed:
             node.passed.clear()
         self.crowded, self._asides = bool(passed), 0
         touched, self._touched = self._touched, {}
-        lanes = [touch.sub for touch in touched.values() if touch.sub.parked is None]
+        lanes = [touch.sub for touch in touched.values() if touch.sub.aside is None]
         for touch in touched.values():
             self._place(touch)
         self._charge()
@@ -250,7 +264,7 @@ class Keyed:
         """Called before the change."""
         touch = self._touched.get(sub.name)
         if touch is None:
-            touch = self._touched[sub.name] = _Touch(sub=sub, stood=sub.parked is None and len(sub.jobs) > 0)
+            touch = self._touched[sub.name] = _Touch(sub=sub, stood=sub.aside is None and len(sub.jobs) > 0)
         return touch
 
     def _offer(self, digest: str, slots: int | None) -> None:
@@ -259,8 +273,18 @@ class Keyed:
         self._offers[digest] = None if known is None or slots is None else known + slots
 
     def _has_room(self, key: Key, woken: int = 0) -> bool:
+        return self._has_slot(key, woken) and self._token_at(key, woken) is None
+
+    def _has_slot(self, key: Key, woken: int) -> bool:
         limit = self.limit(key)
         return limit is None or self.used(key.digest) + woken < limit
+
+    def _token_at(self, key: Key, woken: int) -> int | None:
+        """When the key has a token beside those for `woken`; None: it has one now, or needs none."""
+        rate, scope = self._rates.get(key.pattern), (key.digest, key.pattern, "")
+        if rate is None or self._tokens.free(scope, rate, self.now_ms) > woken:
+            return None
+        return self._tokens.moment(scope, rate, self.now_ms, woken + 1)
 
     def _charge(self) -> None:
         """What was leased moves its tenants' turns at the keys that somebody waits for."""
@@ -271,13 +295,13 @@ class Keyed:
                     self._blocked[digest].charge(tenant, amount)
 
     def _place(self, touch: _Touch) -> None:
-        """Put the pointer of a sub-lane right: in the lane at the place of its head, or parked where a key is full."""
+        """Put the pointer of a sub-lane right: in the lane at the place of its head, or aside where a key is full."""
         sub, head = touch.sub, touch.sub.jobs.first()
-        if sub.parked is not None:
+        if sub.aside is not None:
             if head is None:
-                self._unpark(sub)
+                self._come_back(sub)
             else:
-                self._blocked[sub.parked].put(self._waits_for(sub), sub.tenant, sub.name, head[:2])
+                self._blocked[sub.aside].put(self._waits_for(sub), sub.tenant, sub.name, head[:2])
         else:
             queue = self._queue(sub)
             full = self.full(sub) if head is not None else None
@@ -286,30 +310,35 @@ class Keyed:
             else:
                 queue.discard(POINTER + sub.name)
                 if full is not None:
-                    self._park(sub, full)
+                    self._step_aside(sub, full)
                 if touch.stood and not touch.leased:  # a slot that it was offered goes to another
                     for key in sub.keys:
                         self._offer(key.digest, 1)
         if head is None:
             del self._subs[sub.name]
 
-    def _park(self, sub: SubLane, digest: str) -> None:
+    def _step_aside(self, sub: SubLane, digest: str) -> None:
         head = sub.jobs.first()
         assert head is not None, "an empty sub-lane waits for nothing"
-        sub.parked = digest
+        sub.aside = digest
         waiters = self._blocked.setdefault(digest, Waiters(turns=self._turns))
-        waiters.put(self._waits_for(sub), sub.tenant, sub.name, head[:2])
-        self._due.setdefault(digest, self.now_ms + FULL_MS)
+        key = self._waits_for(sub)
+        waiters.put(key, sub.tenant, sub.name, head[:2])
+        moment = self._token_at(key, 0) if self._has_slot(key, 0) else None
+        if moment is not None:
+            self._due[digest] = min(moment, self._due.get(digest, math.inf))
+        else:
+            self._due.setdefault(digest, self.now_ms + FULL_MS)
 
-    def _unpark(self, sub: SubLane) -> None:
+    def _come_back(self, sub: SubLane) -> None:
         key = self._waits_for(sub)
         self._blocked[key.digest].discard(key, sub.tenant, sub.name)
         if not self._blocked[key.digest]:
             del self._blocked[key.digest], self._due[key.digest]
-        sub.parked = None
+        sub.aside = None
 
     def _waits_for(self, sub: SubLane) -> Key:
-        return next(key for key in sub.keys if key.digest == sub.parked)
+        return next(key for key in sub.keys if key.digest == sub.aside)
 
     def _wake(self, digest: str, slots: int | None) -> None:
         """Offer free slots of a key to its first waiters that fit.
@@ -318,16 +347,18 @@ class Keyed:
         into its lane, so that nobody waits behind it, and the offer goes on.
         """
         woken = moved = 0
+        later: int | None = None
         while moved < MOVED_PER_WAKE and woken != slots and (waiters := self._blocked.get(digest)):
+            later = self._later(waiters, woken)
             found = waiters.first(lambda key: self._has_room(key, woken))  # noqa: B023 - called at once
             if found is None:
                 break
             sub = self._subs[found[0]]
             moved += 1
-            self._unpark(sub)
+            self._come_back(sub)
             other = self.full(sub, but=digest)
             if other is not None:
-                self._park(sub, other)
+                self._step_aside(sub, other)
                 continue
             head = sub.jobs.first()
             assert head is not None, "an empty sub-lane waits for nothing"
@@ -337,12 +368,21 @@ class Keyed:
                 woken += 1
                 waiters.began(found[1])
         if digest in self._due:
-            self._look_again(digest, moved, at_once=moved == MOVED_PER_WAKE and woken != slots)
+            self._look_again(digest, moved, at_once=moved == MOVED_PER_WAKE and woken != slots, later=later)
 
-    def _look_again(self, digest: str, moved: int, *, at_once: bool) -> None:
+    def _later(self, waiters: Waiters, woken: int) -> int | None:
+        """When the rate lets one start that it alone holds back now."""
+        keys = heapq.nlargest(LIMITS_LOOKED_AT, waiters.limits(), key=lambda key: key.limit)
+        moments = [self._token_at(key, woken) for key in keys if self._has_slot(key, woken)]
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def _look_again(self, digest: str, moved: int, *, at_once: bool, later: int | None) -> None:
         """When is the key looked at again that somebody waits for still, after `moved` of them left?"""
         due, known = float(self.now_ms + (0 if at_once else SWEEP_MS)), self._due[digest]
-        if digest in self._swept and not moved:
+        if later is not None and not at_once:
+            moment = min(float(later), due) if moved else float(later)
+            self._due[digest] = moment if digest in self._swept else min(moment, known)
+        elif digest in self._swept and not moved:
             doubled = min(int(known % 1 * 8) + 1, DOUBLED_MOST)
             self._due[digest] = self.now_ms + FULL_MS * 2**doubled + doubled / 8
         elif moved:

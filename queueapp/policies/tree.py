@@ -15,6 +15,7 @@ from queueapp.policies.lanes import Lane, TenantWork
 from queueapp.policies.node import Node, Pointers
 from queueapp.policies.protocol import Candidate, Place, Policy
 from queueapp.policies.slots import Slots
+from queueapp.policies.tokens import DispatchRate, Tokens
 
 SMALLEST_CHARGE = 1.0
 FLOOR_RUN = 9
@@ -32,6 +33,8 @@ class Limits:
     ceiling: int | None = None
     paused: bool = False
     min_share: int = 0
+    dispatch: DispatchRate | None = None
+    """At which jobs are leased; None = any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +75,11 @@ class Tree:
         self._done: dict[str, None] | None = None
         self._touched: dict[tuple[str, str], None] = {}
         self._freed: dict[tuple[str, str], None] = {}
-        self.keyed = Keyed(self, turns=not policy.ordered)
-        """Jobs with concurrency keys."""
+        self.tokens = Tokens()
+        self._timers: dict[tuple[str, str], int] = {}
+        """Tenants and lanes that are out of the walk for want of a token → when they have one."""
+        self.keyed = Keyed(self, turns=not policy.ordered, tokens=self.tokens)
+        """Jobs with concurrency keys. It has the clock."""
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -198,6 +204,9 @@ class Tree:
             self.keyed.lease(self.keyed.sub_lane(self._sub_lane(job)), job.id, turn)
         self._tenants[tenant].waiting -= 1
         self._slots.take(job.id, tenant, lane)
+        for scope in ((tenant, ""), (tenant, lane)):
+            if (rate := self.limits(*scope).dispatch) is not None:
+                self.tokens.take(scope, rate, self.keyed.now_ms)
         self.refresh(tenant, lane)
         self.flush()
         return Charge(
@@ -231,7 +240,10 @@ class Tree:
         """The lease of `job_id` ended: its slots are free. A second release is a no-op."""
         scope = self._slots.give_back(job_id)
         if scope is not None:
-            self._touch(*scope, freed=True)
+            if self._counts_slots(*scope):
+                self._touch(*scope, freed=True)
+            else:
+                self._forget(scope[0])
             self.keyed.release(job_id)
             self.flush()
 
@@ -239,6 +251,9 @@ class Tree:
         """Weight, ceiling and pause of a tenant (`lane` "") or of one lane; they act at once."""
         before = self.limits(tenant, lane).weight
         self._limits[tenant, lane] = limits
+        self._timers.pop((tenant, lane), None)
+        if limits.dispatch is not None:
+            self.tokens.free((tenant, lane), limits.dispatch, self.keyed.now_ms)  # what is owed is converted now
         if limits.min_share and not lane:
             self._minima[tenant] = limits.min_share
         elif not lane:
@@ -249,6 +264,22 @@ class Tree:
             self.refresh(tenant, lane)
         else:
             self._refresh_tenant(tenant)
+
+    def sweep_timers(self, most: int) -> bool:
+        """Who has a token again enters the walk; whether there was anybody to look at."""
+        due = sorted(
+            (moment, f"l:{tenant}|{lane}" if lane else f"t:{tenant}", tenant, lane)
+            for (tenant, lane), moment in self._timers.items()
+            if moment <= self.keyed.now_ms
+        )[:most]
+        for _, _, tenant, lane in due:
+            del self._timers[tenant, lane]
+        for _, _, tenant, lane in due:
+            if lane:
+                self.refresh(tenant, lane)
+            else:
+                self._refresh_tenant(tenant)
+        return bool(due)
 
     def refresh(self, tenant: str, lane: str) -> None:
         """Make "in the walk ⇔ runnable" true for the lane, then for its tenant; forget a tenant that is done."""
@@ -364,8 +395,18 @@ class Tree:
         return max(SMALLEST_CHARGE, job.cost or self._estimate(job))
 
     def _has_room(self, tenant: str, lane: str) -> bool:
-        limits = self.limits(tenant, lane)
-        return not limits.paused and (limits.ceiling is None or self.in_flight(tenant, lane) < limits.ceiling)
+        limits, now_ms = self.limits(tenant, lane), self.keyed.now_ms
+        if limits.paused or (limits.ceiling is not None and self.in_flight(tenant, lane) >= limits.ceiling):
+            return False
+        if limits.dispatch is None or self.tokens.free((tenant, lane), limits.dispatch, now_ms):
+            return True
+        self._timers[tenant, lane] = self.tokens.moment((tenant, lane), limits.dispatch, now_ms)
+        return False
+
+    def _counts_slots(self, tenant: str, lane: str) -> bool:
+        """A slot given back may let somebody run."""
+        ceilings = (self.pool.ceiling, self.limits(tenant).ceiling, self.limits(tenant, lane).ceiling)
+        return tenant in self._minima or any(ceiling is not None for ceiling in ceilings)
 
     def _queue(self, lane: Lane, job: Candidate) -> Pointers:
         return lane.continued if self._is_continued(job) else lane.fresh

@@ -49,7 +49,7 @@ class Waiters:
     def __bool__(self) -> bool:
         return bool(self._groups)
 
-    def keys(self) -> Iterator[Key]:
+    def limits(self) -> Iterator[Key]:
         """The limits that waiters compare with."""
         return iter(self._groups)
 

@@ -64,13 +64,17 @@ def exponential(
     first: float | timedelta = 5, factor: float = 2, maximum: float | timedelta = 600, *, jitter: bool = True
 ) -> Exponential:
     """Delays of `first` seconds, times `factor` after each error, up to `maximum` seconds."""
-    if not 1 <= factor <= 100:
+    number: object = factor
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not 1 <= number <= 100:
         raise InvalidOption(f"backoff.exponential(factor={factor!r}): it must be a number from 1 to 100.")
+    flag: object = jitter
+    if not isinstance(flag, bool):
+        raise InvalidOption(f"backoff.exponential(jitter={jitter!r}): it must be True or False.")
     first_s, maximum_s = (
         _seconds(first, "backoff.exponential(first)"),
         _seconds(maximum, "backoff.exponential(maximum)"),
     )
-    return Exponential(first_s=first_s, factor=float(factor), maximum_s=maximum_s, jitter=bool(jitter))
+    return Exponential(first_s=first_s, factor=float(factor), maximum_s=maximum_s, jitter=jitter)
 
 
 def fixed(delay: float | timedelta) -> Fixed:
@@ -113,7 +117,13 @@ def to_options(backoff: Backoff) -> dict[str, Any] | None:
 
 
 def from_options(options: Mapping[str, Any]) -> Backoff:
-    """The backoff that `to_options` was given."""
+    """The backoff that `to_options` was given. Raises InvalidOption for what it does not give."""
+    known = {"delay"} if "delay" in options else {"first", "factor", "maximum", "jitter"}
+    for name in options:
+        if name not in known:
+            raise InvalidOption(
+                f"backoff has {name!r}: it must be an object of first, factor, maximum and jitter, or of delay alone."
+            )
     return fixed(options["delay"]) if "delay" in options else exponential(**options)
 
 

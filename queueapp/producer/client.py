@@ -242,7 +242,7 @@ def send_late(batch: Sequence[Prepared], handles: Sequence[DuctorResult], aliase
 
 def _try_send(batch: Sequence[Prepared]) -> Sequence[Answer]:
     try:
-        return send_each([(prepared.pool, prepared.job) for prepared in batch])
+        return send_each([(prepared.pool, prepared.late()) for prepared in batch])
     except Exception as error:
         jobs = [shards.keys(prepared.pool).public_id(prepared.job.id) for prepared in batch]
         logger.exception("Sending after commit failed", extra={"jobs": jobs})

@@ -156,7 +156,13 @@ def _text(key: Key, name: str, value: object) -> str:
         )
     if isinstance(value, str):
         return str.__str__(value)  # of an enumeration its value, as the payload has it
-    spelt = spelling(value)
+    try:
+        spelt = spelling(value)
+    except (TypeError, ArithmeticError):
+        raise InvalidOption(
+            f"concurrency has the key {key.pattern!r}, whose field {name!r} is of the type {type(value).__name__} here "
+            "and has a value that cannot stand in a text. Jobs that need no key take .using(concurrency=[])."
+        ) from None
     return str(json.loads(spelt)) if spelt.startswith('"') else spelt
 
 

@@ -157,15 +157,15 @@ def fill_in(
     keys: tuple[KeyUse, ...] = ()
     window = single = None
     if debounce is not None:
-        text = _text(debounce.parts, values | {TENANT_FIELD: tenant})
+        text = _text("debounce", debounce.parts, values | {TENANT_FIELD: tenant})
         window = DebounceUse(digest=digest(f"{task}\n{text}"), period_ms=debounce.period_ms, most_ms=debounce.most_ms)
     if singleton is not None:
         if singleton.parts is None:
             text, shown = _all(values), "equal arguments"
         else:
-            text = _text(singleton.parts, values | {TENANT_FIELD: tenant})
+            text = _text("singleton", singleton.parts, values | {TENANT_FIELD: tenant})
             hidden = {name: "********" for name in values if is_hidden(name)}
-            shown = _text(singleton.parts, values | {TENANT_FIELD: tenant} | hidden)
+            shown = _text("singleton", singleton.parts, values | {TENANT_FIELD: tenant} | hidden)
         # A line end stands in no pattern and no text of a concurrency key: neither can be taken for a singleton's.
         single = SingletonUse(digest=digest(f"singleton\n{tenant}\n{task}\n{text}"), mode=singleton.mode)
         if singleton.waits:
@@ -187,15 +187,25 @@ SINGLETON_PATTERN = digest("singleton\n")
 def _all(values: Mapping[str, Any]) -> str:
     try:
         return spelling(values)
-    except TypeError as error:  # a default: what was given is JSON by now
+    except (TypeError, ArithmeticError) as error:  # a default: what was given is JSON by now
         raise InvalidOption(
             f"singleton has no key, and the arguments of the job cannot stand for one: {error}. Give it a key that "
             "names the parameters that count."
         ) from None
 
 
-def _text(parts: Parts, values: Mapping[str, Any]) -> str:
-    return "".join(before + ("" if name is None else spelling(values[name])) for before, name in parts)
+def _text(option: str, parts: Parts, values: Mapping[str, Any]) -> str:
+    return "".join(before + ("" if name is None else _spelt(option, name, values[name])) for before, name in parts)
+
+
+def _spelt(option: str, name: str, value: object) -> str:
+    try:
+        return spelling(value)
+    except (TypeError, ArithmeticError):  # a default: what was given is JSON by now
+        raise InvalidOption(
+            f"{option} has a key with the field {name!r}, whose value is of the type {type(value).__name__} here and "
+            "cannot stand in a text: give the parameter another default, or leave it out of the key."
+        ) from None
 
 
 def _shown(text: str) -> str:

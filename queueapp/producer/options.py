@@ -29,6 +29,7 @@ IDEMPOTENCY_KEY_MAX = 1024
 METADATA_MAX_BYTES = 16 * 1024
 EXPIRES_MAX_S = 10 * 365 * 86_400
 DEADLINE_MAX_S = EXPIRES_MAX_S
+DELAY_MAX_S = EXPIRES_MAX_S
 SENSITIVE_FORM = re.compile(r"[^\W\d]\w*(\.[^.]+)*")
 TASK_NAME_FORM = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
@@ -61,6 +62,7 @@ class Using(_Both, total=False):
     """The options of `.using()`. None leaves an option as it is."""
 
     run_after: datetime | None
+    delay: float | timedelta | None
     deadline: datetime | float | timedelta | None
 
 
@@ -80,13 +82,12 @@ NOT_YET = frozenset(
         "timeout",
         "soft_timeout",
         "durable",
-        "dispatch_rate",
     }
 )
 """Options of later releases, refused by name until something honours them."""
 ELSEWHERE = {
     "bind": "takes_context",
-    "countdown": "run_after",
+    "countdown": "delay",
     "eta": "run_after",
     "expires": "expires_after",
     "max_retries": "max_attempts",
@@ -131,8 +132,15 @@ def refuse(given: Mapping[str, object], known: Iterable[str], where: str) -> Non
                 f"{where}({name}=...) is not an option: a rate is set in the admin, for a tenant, a lane or a "
                 "concurrency key; on_throttle says what becomes of a job above it."
             )
+        if name == "dispatch_rate":
+            raise InvalidTaskOption(
+                f"{where}({name}=...) is not an option: a dispatch rate is set in the admin, for a tenant, a lane or a "
+                "concurrency key; a job above it waits for its turn."
+            )
         if name == "run_after":
             raise InvalidTaskOption("@task(run_after=...) would fix one moment for every job; give it to .using().")
+        if name == "delay":
+            raise InvalidTaskOption(f"{where}(delay=...) is an option of one job; give it to .using().")
         if name in TASK:
             raise InvalidTaskOption(f"{where}({name}=...) belongs to the task; give it to @task.")
         near = [ELSEWHERE[name]] if name in ELSEWHERE else get_close_matches(name, [*known, *NOT_YET], n=1, cutoff=0.5)
@@ -179,6 +187,22 @@ def _expires_after(value: object) -> float:
             f"expires_after is {value!r}: it must be seconds (or a timedelta) above 0 and up to ten years."
         )
     return float(seconds)
+
+
+def _delay(value: object) -> float:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= DELAY_MAX_S:
+        raise InvalidTaskOption(f"delay is {value!r}: it must be seconds (or a timedelta) from 0 to ten years.")
+    return float(seconds)
+
+
+def require_one_start(run_after: datetime | None, delay: float | None) -> None:
+    """Raises InvalidTaskOption for a job that is given both a moment and a delay."""
+    if run_after is not None and delay is not None:
+        raise InvalidTaskOption(
+            f"delay is {delay:g} and run_after is {run_after.isoformat()}: a job has one of them. delay counts from "
+            "the call, by the server's clock; run_after is a moment."
+        )
 
 
 def _deadline(value: object) -> datetime | float:
@@ -302,6 +326,7 @@ READERS: dict[str, Callable[[object], object]] = {
     "lane": _lane,
     "cost": _cost,
     "expires_after": _expires_after,
+    "delay": _delay,
     "deadline": _deadline,
     "concurrency": concurrency.read,
     "debounce": once.read_debounce,

@@ -25,7 +25,7 @@ from django.db import connections, router, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from queueapp.compat import TaskResultDoesNotExist
+from queueapp.compat import TaskResultDoesNotExist, TaskResultStatus
 from queueapp.conf import settings
 from queueapp.errors import DuctorError, IdempotencyConflict, StoreError, StoreUnavailable, Upgrading
 from queueapp.moments import now_ms
@@ -36,6 +36,7 @@ from queueapp.producer.concurrency import LIMIT_MAX
 from queueapp.producer.once import PERIOD_MAX_S
 from queueapp.producer.results import DuctorResult
 from queueapp.repeats import Repeats
+from queueapp.states import Outcome, State
 from queueapp.store import shards
 from queueapp.store.records import KEYS_MAX, DebounceUse, KeyUse, NewJob, SingletonMode, SingletonUse
 
@@ -147,9 +148,7 @@ def entry_of(
     """The row that keeps a job. `due` and `claim`: whose it is to send, and until when nobody else does."""
     from queueapp.models import OutboxEntry
 
-    job, at_ms = prepared.job, now_ms()
-    if job.delay_ms:
-        job = replace(job, due_ms=at_ms + job.delay_ms, delay_ms=0)
+    job, at_ms = prepared.late(), now_ms()
     return OutboxEntry(
         job_id=_public_id(prepared),
         pool=prepared.pool,
@@ -174,10 +173,11 @@ def held(job: NewJob) -> dict[str, Any]:
 def job_of(entry: OutboxEntry) -> NewJob:
     """The job of a row as it is to be sent now.
 
-    `due_ms` and `deadline_ms` are moments and stay. `expires_after_ms` counts from the commit, so what has passed since
-    is taken off; a job that has expired meanwhile is sent all the same, so that its result says so. The time for which
-    an idempotency key stands is not cut: it begins when the store knows the key, and two rows with one key must still
-    meet there.
+    `due_ms` and `deadline_ms` are moments and stay. `expires_after_ms` counts from the commit and `delay_ms` from the
+    call, so what has passed since is taken off; a job that has expired meanwhile is sent all the same, so that its
+    result says so. Clocks of two machines are compared here, so that a delay is never longer than it was, counted from
+    now. The time for which an idempotency key stands is not cut: it begins when the store knows the key, and two rows
+    with one key must still meet there.
     """
     if entry.job["version"] > VERSION:
         raise ValueError(f"version {entry.job['version']} of a row")
@@ -192,13 +192,16 @@ def job_of(entry: OutboxEntry) -> NewJob:
         payload=bytes(entry.payload),
     )
     _check(entry, job)
+    passed_ms = max(0, now_ms() - entry.job["kept_ms"])
+    if job.delay_ms:
+        job = replace(job, delay_ms=max(0, job.delay_ms - passed_ms))
     if not job.expires_after_ms:
         return job
-    left_ms = job.expires_after_ms - max(0, now_ms() - entry.job["kept_ms"])
+    left_ms = job.expires_after_ms - passed_ms
     if left_ms > 0:
         return replace(job, expires_after_ms=left_ms)
     # Due long after it expires, so that no worker can have it in between.
-    return replace(job, expires_after_ms=1, due_ms=now_ms() + 86_400_000)
+    return replace(job, expires_after_ms=1, due_ms=now_ms() + 86_400_000, delay_ms=0)
 
 
 def _check(entry: OutboxEntry, job: NewJob) -> None:
@@ -301,6 +304,35 @@ async def arefresh(handle: DuctorResult) -> None:
             if entry is not None:
                 return _still_here(handle, entry)
     raise _lost(handle)
+
+
+def withdraw(handle: DuctorResult) -> bool:
+    """Take a job out of the outbox again, so that it is never sent; False when it waits there no more."""
+    gone, _ = _waiting_row(handle).delete()
+    return _withdrawn(handle, gone)
+
+
+async def awithdraw(handle: DuctorResult) -> bool:
+    """See `withdraw`."""
+    gone, _ = await _waiting_row(handle).adelete()
+    return _withdrawn(handle, gone)
+
+
+def _waiting_row(handle: DuctorResult) -> QuerySet[OutboxEntry]:
+    found = rows(handle.outbox)
+    return found.filter(job_id=handle.id, state=found.model.State.WAITING)
+
+
+def _withdrawn(handle: DuctorResult, gone: int) -> bool:
+    if gone:
+        handle._set(
+            outbox="",
+            send_error=None,
+            state=State.ENDED.value,
+            outcome=Outcome.CANCELLED.value,
+            status=TaskResultStatus.FAILED,
+        )
+    return gone > 0
 
 
 def _arrived(handle: DuctorResult, found: Any) -> None:

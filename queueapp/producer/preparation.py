@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -37,6 +38,15 @@ class Prepared:
     job: NewJob
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
+    called_at: float = field(default_factory=time.monotonic)
+    """When it was called, on this process's monotonic clock."""
+
+    def late(self) -> NewJob:
+        """The job as it is to be sent some time after the call: its delay counts from the call."""
+        if not self.job.delay_ms:
+            return self.job
+        over_ms = round((time.monotonic() - self.called_at) * 1000)
+        return replace(self.job, delay_ms=max(0, self.job.delay_ms - over_ms))
 
     @property
     def pool(self) -> str:
@@ -64,7 +74,11 @@ class Prepared:
         if accepted.outcome == "parked":
             return State.BACKLOG.value
         after = self.task.run_after
-        later = self.job.debounce is not None or (after is not None and after.timestamp() > datetime.now().timestamp())
+        later = (
+            self.job.debounce is not None
+            or self.job.delay_ms > 0
+            or (after is not None and after.timestamp() > datetime.now().timestamp())
+        )
         return State.SCHEDULED.value if later else State.PENDING.value
 
 
@@ -80,7 +94,7 @@ def prepare(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Prepa
     name = ours.module_path
     key = ours.idempotency_key
     tenant = resolve_tenant(ours.tenant, name)
-    due_ms = _due_ms(ours.run_after)
+    due_ms, delay_ms = _due_ms(ours.run_after), round((ours.delay or 0) * 1000)
     # As the worker will get them: a copy, in which a tuple is a list unless the task is typed.
     args, kwargs, _ = decode_arguments(payload)
     filled = once.fill_in(
@@ -113,12 +127,13 @@ def prepare(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Prepa
         priority=int(ours.priority),
         cost=ours.cost or 0,
         due_ms=due_ms,
+        delay_ms=delay_ms,
         expires_after_ms=max(1, round(ours.expires_after * 1000)) if ours.expires_after else 0,
         max_attempts=ours.max_attempts or settings.max_attempts,
         max_crashes=ours.max_crashes or settings.max_crashes,
         idempotency=digest(key) if key is not None else "",
         idempotency_ttl_ms=settings.idempotency_ttl_ms,
-        deadline_ms=_deadline_ms(ours.deadline, due_ms),
+        deadline_ms=_deadline_ms(ours.deadline, max(due_ms, now_ms() + delay_ms if delay_ms else 0)),
         keys=tuple(sorted((*keys, *filled.keys), key=lambda key: key.digest)) if filled.keys else keys,
         parks=ours.on_throttle == "park",
         debounce=filled.debounce,
@@ -155,7 +170,7 @@ def _is_hidden(task: DuctorTask, parameter: str) -> bool:
 
 
 def _deadline_ms(deadline: datetime | float | None, due_ms: int) -> int:
-    """The moment of a deadline. A duration counts from now, or from `run_after` when that is later."""
+    """The moment of a deadline. A duration counts from now, or from when the job may first run when that is later."""
     if deadline is None:
         return 0
     if isinstance(deadline, datetime):

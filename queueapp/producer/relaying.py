@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from django.db import Error as DatabaseError
@@ -236,15 +236,16 @@ def _announce(entry: OutboxEntry) -> None:
 def _handle(entry: OutboxEntry) -> DuctorResult:
     """The job as its sender would have held it."""
     job, at_ms = job_of(entry), now_ms()
+    due_ms = at_ms + job.delay_ms if job.delay_ms else job.due_ms
     record = JobRecord(
         id=job.id,
-        state=State.SCHEDULED if job.due_ms > at_ms else State.PENDING,
+        state=State.SCHEDULED if due_ms > at_ms else State.PENDING,
         task=job.task,
         tenant=job.tenant,
         lane=job.lane,
         priority=job.priority,
         submitted_ms=at_ms,
-        due_ms=job.due_ms,
+        due_ms=due_ms,
         deadline_ms=job.deadline_ms,
         payload=job.payload,
     )
@@ -255,3 +256,20 @@ def _handle(entry: OutboxEntry) -> DuctorResult:
 
 def _sender(handle: DuctorResult) -> type:
     return type(handle.task.get_backend())
+
+
+def forget_refused(before: datetime, most: int) -> int:
+    """Removes rows of all databases whose jobs the store refused for good before this moment, at most `most` in each.
+
+    Answers the largest number that went from one. Raises DatabaseError.
+    """
+    from queueapp.models import OutboxEntry
+
+    largest = 0
+    for alias in served():
+        old = rows(alias).filter(state=OutboxEntry.State.REFUSED, updated__lt=before)
+        ids = list(old.order_by("id").values_list("id", flat=True)[:most])
+        if ids:
+            rows(alias).filter(id__in=ids).delete()
+        largest = max(largest, len(ids))
+    return largest

@@ -6,6 +6,7 @@ frozen for its holder; `refresh()`, `wait()` and the send after commit fill it, 
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from queueapp.producer.task import DuctorTask, R, find, unchecked
 from queueapp.states import Outcome as Ending
 from queueapp.states import State
 from queueapp.store import shards
+from queueapp.store.following import next_id
 from queueapp.store.ids import LENGTH, made_ms
 from queueapp.store.records import LeasedJob
 from queueapp.store.views import ErrorRecord, JobRecord
@@ -36,6 +38,7 @@ STATUSES: dict[State, TaskResultStatus] = {
     State.READY: TaskResultStatus.READY,
     State.SCHEDULED: TaskResultStatus.READY,
     State.BACKLOG: TaskResultStatus.READY,
+    State.MOVING: TaskResultStatus.READY,
     State.ACTIVE: TaskResultStatus.RUNNING,
     State.DEAD: TaskResultStatus.FAILED,
 }
@@ -60,6 +63,8 @@ _REFRESHED = (
     "outcome",
     "reason",
     "metadata",
+    "cancelling",
+    "moved_to",
     "progress",
 )
 
@@ -69,9 +74,9 @@ class DuctorResult(GenericResult[..., R]):  # type: ignore[misc]  # the stubs do
     """A job as its caller sees it. `status` is django.tasks' word, `state` and `outcome` are Ductor's."""
 
     state: str = State.PENDING.value
-    """pending, scheduled, active, dead or ended; deferred until the transaction around the call has committed."""
+    """One of `State`; deferred until the transaction around the call has committed."""
     outcome: str = ""
-    """What enqueueing gave (enqueued, exists), and in the end completed, cancelled, expired or discarded."""
+    """What enqueueing gave (`store.records.Entry`, or deferred), and in the end one of `states.Outcome`."""
     reason: str = ""
     """Why a dead letter died: error, worker_lost, unknown_task, or what an operator gave."""
     send_error: DuctorError | None = None
@@ -80,6 +85,10 @@ class DuctorResult(GenericResult[..., R]):  # type: ignore[misc]  # the stubs do
     """The database whose outbox keeps the job until a scheduler can send it; "" in every other case."""
     metadata: dict[str, Any] = field(default_factory=dict)
     """What the option `metadata` gave, or what the body saved since. A job that ended without running has none."""
+    moved_to: str = ""
+    """The id under which it goes on since it was moved to another pool, to which this one leads; else ""."""
+    cancelling: bool = False
+    """It runs, and was told to stop: `state` is active still, and in the end its outcome will be cancelled."""
     progress: dict[str, Any] | None = None
     """What the body told last with `set_progress`: `done`, `total` and `message`; None when it told nothing."""
 
@@ -119,9 +128,20 @@ class DuctorResult(GenericResult[..., R]):  # type: ignore[misc]  # the stubs do
             if self.outbox:
                 self.refresh()
             self._require_sent()
-            waiting.wait(self.task.queue_name, self.id[-LENGTH:], timeout)
+            deadline = waiting.Deadline(timeout)
+            waiting.wait(self.task.queue_name, self.id[-LENGTH:], deadline)
             self.refresh()
+            self._wait_there(deadline)
         return self
+
+    def _wait_there(self, deadline: waiting.Deadline) -> None:
+        """Wait on where it is now, should it have been moved to another pool."""
+        while not self.is_finished:
+            place = shards.locate(self.moved_to)
+            if place is None:
+                return
+            waiting.wait(*place, deadline)
+            self.refresh()
 
     async def await_(self, timeout: float | timedelta | None = None) -> DuctorResult[R]:
         """`wait` without blocking the event loop."""
@@ -129,9 +149,62 @@ class DuctorResult(GenericResult[..., R]):  # type: ignore[misc]  # the stubs do
             if self.outbox:
                 await self.arefresh()
             self._require_sent()
-            await waiting.await_(self.task.queue_name, self.id[-LENGTH:], timeout)
+            deadline = waiting.Deadline(timeout)
+            await waiting.await_(self.task.queue_name, self.id[-LENGTH:], deadline)
             await self.arefresh()
+            await self._await_there(deadline)
         return self
+
+    async def _await_there(self, deadline: waiting.Deadline) -> None:
+        """See `_wait_there`."""
+        while not self.is_finished:
+            place = await asyncio.to_thread(shards.locate, self.moved_to)
+            if place is None:
+                return
+            await waiting.await_(*place, deadline)
+            await self.arefresh()
+
+    def cancel(self) -> bool:
+        """Cancel the job, and refresh this handle. True: it is, or will be, cancelled. False: that came too late.
+
+        A job that waits has ended when this returns. One that runs is told to stop (`cancelling`); it ends as cancelled
+        when its body is through, whatever that returns, or when its worker is lost. Too late it is for one that has
+        ended, for a dead letter, and for one that nobody knows any more. A job that the outbox keeps is taken out of
+        it. Raises NotSentYet for one that its transaction has not sent: what sends it cannot be called off but by a
+        rollback.
+        """
+        if self.outbox:
+            if _outbox().withdraw(self):
+                return True
+            self.refresh()
+        self._require_sent()
+        for _ in range(2):  # it may have been moved to another pool since this handle was read
+            place = shards.locate(self.moved_to or self.id)
+            word = shards.store(place[0]).cancel([place[1]])[0] if place is not None else "gone"
+            if word != "gone":
+                self.refresh()
+            if word != "already" or self.is_finished:
+                break
+        return self._is_cancelled(word)
+
+    async def acancel(self) -> bool:
+        """See `cancel`."""
+        if self.outbox:
+            if await _outbox().awithdraw(self):
+                return True
+            await self.arefresh()
+        self._require_sent()
+        for _ in range(2):
+            place = await asyncio.to_thread(shards.locate, self.moved_to or self.id)
+            word = (await shards.async_store(place[0]).cancel([place[1]]))[0] if place is not None else "gone"
+            if word != "gone":
+                await self.arefresh()
+            if word != "already" or self.is_finished:
+                break
+        return self._is_cancelled(word)
+
+    def _is_cancelled(self, word: str) -> bool:
+        return word in {"cancelled", "stopping"} or (word == "already" and self.outcome == Ending.CANCELLED)
 
     def _require_sent(self) -> None:
         if self.outbox:
@@ -193,18 +266,24 @@ def _given_metadata(task: Task) -> dict[str, Any]:
     return copy.deepcopy(dict(getattr(task, "metadata", None) or {}))
 
 
-def result_from_record(record: JobRecord, pool: str, alias: str | None = None) -> DuctorResult:
-    """The result of a job as the store has it. An ended job has no arguments any more; `args` is then empty."""
+def result_from_record(record: JobRecord, pool: str, alias: str | None = None, *, asked: str = "") -> DuctorResult:
+    """The result of a job as the store has it. An ended job has no arguments any more; `args` is then empty.
+
+    `asked`: the id that its caller knows, where that may be the one before it was moved to this pool.
+    """
     args, kwargs, options = decode_arguments(record.payload) if record.payload else ([], {}, {})
     saved = saved_metadata(record.data)
     backend = alias or options.get("backend") or default_alias() or "default"
     errors = [_task_error(error) for error in record.errors if error.kind == "error"]
+    public_id = shards.keys(pool).public_id(record.id)
     status = STATUSES.get(record.state)
-    if status is None:
+    if record.outcome is Ending.MOVED:
+        status = TaskResultStatus.READY  # where it is now `refresh` finds out
+    elif status is None:
         status = TaskResultStatus.SUCCESSFUL if record.outcome is Ending.COMPLETED else TaskResultStatus.FAILED
     result = DuctorResult(
         task=_task_of(record, pool, backend),
-        id=shards.keys(pool).public_id(record.id),
+        id=asked or public_id,
         status=status,
         enqueued_at=moment(record.submitted_ms),
         started_at=moment(record.first_leased_ms),
@@ -219,6 +298,8 @@ def result_from_record(record: JobRecord, pool: str, alias: str | None = None) -
         outcome=record.outcome.value if record.outcome else "",
         reason=record.reason,
         metadata=options.get("metadata", {}) if saved is None else saved,
+        cancelling=record.cancelling,
+        moved_to=next_id(record) or (public_id if asked not in ("", public_id) else ""),
         progress=decode_result(record.data.get(PROGRESS)),
     )
     if status is TaskResultStatus.SUCCESSFUL:
@@ -272,9 +353,14 @@ def _why_failed(record: JobRecord, status: TaskResultStatus) -> list[TaskError]:
 
 def _worker_ids(record: JobRecord) -> list[str]:
     workers = [error.worker for error in record.errors]
-    if record.state is State.ACTIVE or record.outcome is Ending.COMPLETED:
+    if record.state is State.ACTIVE or record.outcome is Ending.COMPLETED or _was_stopped(record):
         workers.append(record.worker)
     return workers
+
+
+def _was_stopped(record: JobRecord) -> bool:
+    """A run was cancelled, and left no record of an error."""
+    return record.cancelling_ms > 0 and not any(error.attempt == record.attempts for error in record.errors)
 
 
 def _task_of(record: JobRecord, pool: str, backend: str) -> DuctorTask:

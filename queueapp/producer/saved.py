@@ -11,6 +11,8 @@ from typing import Any
 from queueapp.codec import decode_arguments, decode_result
 from queueapp.store.views import JobRecord
 
+CHECKPOINT = "checkpoint"
+"""Name under which a run saves where the next one may go on. The store keeps it apart, and not beyond the job's end."""
 PROGRESS, METADATA, GIVEN = "progress", "metadata", "given"
 """Names in a job's saved data: what the body saved, and the metadata that the job was given, saved when it first runs.
 

@@ -56,6 +56,8 @@ class DuctorTask(GenericTask[P, R]):
     """Units that the job costs its tenant; None: learnt from observed run times."""
     expires_after: float | None = None
     """Seconds after which a job that has not started is dropped."""
+    delay: float | None = None
+    """Seconds from the call until it may run, by the server's clock; `run_after` is the same as a moment."""
     deadline: datetime | float | None = None
     """When the job should have ended: a moment, or seconds from when it may first run."""
     concurrency: tuple[Key, ...] = ()
@@ -94,6 +96,7 @@ class DuctorTask(GenericTask[P, R]):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, options.read(name, value))
+        options.require_one_start(self.run_after, self.delay)
         options.require_parameters(self.func, self.sensitive)
         options.require_fields(
             self.func, self.concurrency, self.debounce, self.singleton, takes_context=self.takes_context

@@ -127,12 +127,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
 
 
-def wait(pool: str, job_id: str, timeout: float | timedelta | None) -> None:
+def wait(pool: str, job_id: str, deadline: Deadline) -> None:
     """Block until the job has ended, is dead, or is gone. Raises WaitTimeout.
 
     StoreUnavailable is raised only when the store cannot be asked at the beginning; it may go away later and come back.
     """
-    deadline = _Deadline(timeout)
     waiter, ended, asked = _waiter, threading.Event(), False
     waiter.add(pool, job_id, ended.set)
     try:
@@ -153,9 +152,8 @@ def wait(pool: str, job_id: str, timeout: float | timedelta | None) -> None:
         waiter.remove(pool, job_id, ended.set)
 
 
-async def await_(pool: str, job_id: str, timeout: float | timedelta | None) -> None:
+async def await_(pool: str, job_id: str, deadline: Deadline) -> None:
     """`wait` for a coroutine; neither the loop nor a worker thread of it is held."""
-    deadline = _Deadline(timeout)
     waiter, ended, asked = _waiter, asyncio.Event(), False
     loop = asyncio.get_running_loop()
 
@@ -183,7 +181,7 @@ async def await_(pool: str, job_id: str, timeout: float | timedelta | None) -> N
         waiter.remove(pool, job_id, wake)
 
 
-class _Deadline:
+class Deadline:
     """When a caller gives up."""
 
     def __init__(self, timeout: float | timedelta | None) -> None:

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Protocol
 
 from queueapp.conf import settings
-from queueapp.errors import DuctorError, Fenced, StoreError
+from queueapp.errors import DuctorError, Fenced, OrderChanged, StoreError, StoreUnavailable
 from queueapp.policies.protocol import Candidate
 from queueapp.policies.registry import DIRECT, find
 from queueapp.scheduler.mirror import Mirror
@@ -40,6 +40,10 @@ times in a lease, and what it runs fills the window as long as it runs."""
 FLUSH_S = 0.2
 FLUSH_SHARE = 20
 """What a policy holds is kept at most so often, and in at most a twentieth of the time."""
+REFUSED_S = 5.0
+"""What the store refused to keep is tried again after this."""
+LET_GO_S = 2.0
+"""So long a round may keep `let_go` waiting: a policy that never returns must not hold up the end of a process."""
 READ_AGAIN_S = 1.0
 """A mirror that chose nothing right is read anew, but not more often than this."""
 
@@ -51,13 +55,23 @@ class DispatchStore(Protocol):
 
     def read_ingress(self, consumer: str, most: int = ADMIT_MOST) -> list[IngressEntry]: ...
 
-    def admit(self, term: Term, entries: Sequence[tuple[str, str, float | None]]) -> Admitted: ...
+    def admit(
+        self, term: Term, entries: Sequence[tuple[str, str, float | None]], *, order: int | None = None
+    ) -> Admitted: ...
 
-    def dispatch(self, term: Term, most: int, window: int, picks: Sequence[tuple[str, str]] = ()) -> Dispatched: ...
+    def dispatch(
+        self,
+        term: Term,
+        most: int,
+        window: int,
+        picks: Sequence[tuple[str, str]] = (),
+        *,
+        order: int | None = None,
+    ) -> Dispatched: ...
 
     def mirror(self, cursor: str = "0") -> tuple[str, list[MirrorLane]]: ...
 
-    def flush_policy(self, term: Term, number: int, blob: bytes) -> bool: ...
+    def flush_policy(self, term: Term, number: int, blob: bytes, *, order: int | None = None) -> bool: ...
 
     def read_policy(self) -> tuple[int, bytes]: ...
 
@@ -67,7 +81,7 @@ class DispatchStore(Protocol):
 class DispatchReads(Protocol):
     """The methods of `store.Reads` that a leader calls."""
 
-    def configured(self) -> PoolConf: ...
+    def in_force(self) -> tuple[PoolConf, int]: ...
 
     def live_slots(self, live_ms: int) -> int: ...
 
@@ -95,10 +109,13 @@ class Dispatcher:
         self._term: Term | None = None
         self._fenced = ""
         self._conf = PoolConf()
+        self._order = 0
         self._conf_at = float("-inf")
         self._slots = 0
         self._slots_at = float("-inf")
         self._mirror: Mirror | None = None
+        self._mirror_order = 0
+        """The order of jobs that it follows."""
         self._stale = True
         """The store may have told something that did not arrive: the mirror must be read anew."""
         self._wrong = False
@@ -109,6 +126,8 @@ class Dispatcher:
         self._flush_at = float("-inf")
         self.busy = False
         """The last round did something."""
+        self.refused: StoreError | None = None
+        """Why the last round admitted nothing, although the store is there and dispatch went on."""
         self.next_at = 0.0
         """When `round` wants to be called without having been told."""
 
@@ -135,19 +154,33 @@ class Dispatcher:
                 self._forget()
                 self.next_at = self._clock() + LOOK_S
                 return False
+            except OrderChanged:
+                # What was ranked or chosen for the order before was refused whole; entries stay to be read again.
+                logger.info("The order of jobs has changed", extra={"pool": self.pool})
+                self._mirror, self._conf_at = None, float("-inf")
+                return True
             except Exception:
                 self._stale = True
                 raise
 
-    def let_go(self) -> None:
-        """Keeps what the policy holds, and forgets the term: the lease is about to be given up."""
-        with self._lock:
-            try:
+    def let_go(self, *, keeps: bool = True) -> bool:
+        """Keeps what the policy holds, and forgets the term: the lease is about to be given up.
+
+        With `keeps` False it only forgets. Answers whether the store could be reached, as far as it was asked.
+        """
+        if not self._lock.acquire(timeout=LET_GO_S):
+            logger.warning("A round does not end; what its policy holds is not kept", extra={"pool": self.pool})
+            return keeps
+        try:
+            if keeps:
                 self._flush(at_once=True)
-            except StoreError as error:
-                logger.info("The state of the policy could not be kept: %s", error, extra={"pool": self.pool})
-            finally:
-                self._forget()
+            return keeps
+        except StoreError as error:
+            logger.info("The state of the policy could not be kept: %s", error, extra={"pool": self.pool})
+            return not isinstance(error, StoreUnavailable)
+        finally:
+            self._forget()
+            self._lock.release()
 
     # -- a round ---------------------------------------------------------------------------------------------------
 
@@ -161,7 +194,14 @@ class Dispatcher:
             self._mirror = None
             return False
         self._prepare()
-        more = self._admit(term)
+        self.refused = None
+        try:
+            more = self._admit(term)
+        except (Fenced, OrderChanged, StoreUnavailable):
+            raise
+        except StoreError as error:
+            # A full store takes no admission, and only what runs and ends makes room there: dispatch goes on.
+            more, self.refused = False, error
         more = self._dispatch(term) or more
         self._flush()
         return more
@@ -170,7 +210,7 @@ class Dispatcher:
         """The configuration as it is now, and the slots of the workers where the window depends on them."""
         now = self._clock()
         if told or now - self._conf_at >= LOOK_S:
-            self._conf = self._reads().configured()
+            self._conf, self._order = self._reads().in_force()
             self._conf_at = now
         if self._conf.dispatch == "scheduled" and not self._conf.window and now - self._slots_at >= SLOTS_S:
             self._slots = self._reads().live_slots(max(WORKER_LIVE_MS, settings.lease_ms))
@@ -182,7 +222,7 @@ class Dispatcher:
         if name in DIRECT:
             self._mirror = None
             return
-        if self._mirror is None or self._mirror.policy.name != name:
+        if self._mirror is None or self._mirror_order != self._order:
             try:
                 policy = find(name, self._own())
             except KeyError:
@@ -190,10 +230,10 @@ class Dispatcher:
                     f'The pool {self.pool!r} runs under the policy {name!r}, and DUCTOR["POLICIES"] of this scheduler '
                     "does not have it: add it, or choose another policy."
                 ) from None
-            self._mirror, self._stale = Mirror(policy), True
+            self._mirror, self._mirror_order, self._stale = Mirror(policy), self._order, True
             self._number, kept = self.store.read_policy()
-            if kept and not self._mirror.restore(kept):
-                logger.info("What was kept is of another policy", extra={"pool": self.pool, "policy": name})
+            if kept:
+                self._mirror.restore(kept)
         if self._resent != self.store.resent:
             self._resent, self._stale = self.store.resent, True
         if self._stale or (self._wrong and self._clock() - self._read_at >= READ_AGAIN_S):
@@ -221,7 +261,9 @@ class Dispatcher:
             return len(entries) >= ADMIT_MOST
         mirror = self._mirror
         ranks = self._ranks(mirror, entries)
-        answer = self.store.admit(term, [(entry.entry, entry.id, ranks.get(entry.entry)) for entry in entries])
+        answer = self.store.admit(
+            term, [(entry.entry, entry.id, ranks.get(entry.entry)) for entry in entries], order=self._mirror_order
+        )
         mirror.follow(answer.entered, answer.corrected)
         mirror.admitted(
             (entry.tenant, entry.lane, (ranks[entry.entry], entry.seq, entry.cost))
@@ -252,31 +294,38 @@ class Dispatcher:
         for _ in range(CALLS_A_ROUND):
             done = self.store.dispatch(term, DISPATCH_MOST, window)
             jobs += done.jobs
-            self.busy = self.busy or done.jobs > 0
+            self.busy = self.busy or done.jobs > 0 or done.more
             if not (done.runnable and done.room):
                 self._wait_for_room(done)
                 return False
         self.next_at = min(self.next_at, self._clock() + READ_AGAIN_S)
-        return jobs > 0
+        return jobs > 0 or done.more
 
     def _dispatch_by(self, mirror: Mirror, term: Term, window: int) -> bool:
-        done = self.store.dispatch(term, 0, window)  # what happened, and how much room there is
+        done = self.store.dispatch(
+            term, 0, window, order=self._mirror_order
+        )  # what happened, and how much room there is
         mirror.follow(done.entered, done.corrected)
         for _ in range(CALLS_A_ROUND):
             if len(done.entered) >= TOLD_MOST or len(done.corrected) >= TOLD_MOST:
-                done = self.store.dispatch(term, 0, window)
+                done = self.store.dispatch(term, 0, window, order=self._mirror_order)
                 mirror.follow(done.entered, done.corrected)
                 continue
             picks = mirror.choose(min(done.room, DISPATCH_MOST)) if done.runnable else []
             if not picks:
                 break
-            done = self.store.dispatch(term, DISPATCH_MOST, window, [(pick.tenant, pick.lane) for pick in picks])
+            done = self.store.dispatch(
+                term, DISPATCH_MOST, window, [(pick.tenant, pick.lane) for pick in picks], order=self._mirror_order
+            )
             mirror.answer(picks, done.taken)
             mirror.follow(done.entered, done.corrected)
             self.busy = self.busy or done.jobs > 0
             if not done.jobs:
                 break
         else:
+            return True
+        if done.more and done.room:
+            self.busy = True
             return True
         if done.runnable and done.room:
             # The store could go on and the mirror does not know how.
@@ -306,10 +355,16 @@ class Dispatcher:
             return
         blob = mirror.dump()
         try:
-            kept = self.store.flush_policy(term, self._number + 1, blob)
-        except StoreError:
+            kept = self.store.flush_policy(term, self._number + 1, blob, order=self._mirror_order)
+        except StoreError as error:
             mirror.changed = True
-            raise
+            if isinstance(error, (Fenced, OrderChanged, StoreUnavailable)):
+                raise
+            # As with admission: a full store keeps nothing more, and what was kept before stays.
+            logger.info("The state of the policy could not be kept: %s", error, extra={"pool": self.pool})
+            self._flush_at = self._clock() + REFUSED_S
+            self.next_at = min(self.next_at, self._flush_at)
+            return
         if kept:
             self._number += 1
         else:  # this very flush, whose reply was lost, or one that was numbered by somebody else

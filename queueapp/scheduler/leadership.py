@@ -49,7 +49,7 @@ class LeadershipStore(Protocol):
 
     def lead_acquire(self, owner: str, nonce: str, ttl_ms: int) -> Term: ...
 
-    def lead_renew(self, nonce: str, ttl_ms: int) -> Term: ...
+    def lead_renew(self, nonce: str, ttl_ms: int, fault: str = "") -> Term: ...
 
     def lead_release(self, nonce: str) -> bool: ...
 
@@ -81,6 +81,8 @@ class Leadership:
         self._term: Term | None = None
         self._trusted_until = 0.0
         self._begun = metrics.terms_begun(pool)
+        self.fault = ""
+        """Why this scheduler cannot dispatch while it leads: kept with the lease, so that operators see it."""
         self.next_at = 0.0
         """When `tick` wants to be called, on the monotonic clock."""
 
@@ -120,7 +122,7 @@ class Leadership:
     def _renew(self) -> None:
         sent = self._clock()
         try:
-            term = self._store.lead_renew(self._nonce, self._ttl_ms)
+            term = self._store.lead_renew(self._nonce, self._ttl_ms, self.fault)
         except Fenced:
             lost = self._term
             self._term, self._trusted_until = None, 0.0

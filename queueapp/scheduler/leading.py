@@ -35,6 +35,8 @@ fault makes it spin."""
 class Leads(Protocol):
     """A pool's `Leadership`, as far as the thread asks it."""
 
+    fault: str
+
     @property
     def term(self) -> Term | None: ...
 
@@ -74,6 +76,7 @@ class DispatchThread:
         self._client: Client | None = None
         self._outage = Outage(logger, clock=clock)
         self._idle = 0
+        self._broken = False
         self.turned_at = clock()
         """When the thread last got on, on the monotonic clock: probes of health read it."""
         self._thread = threading.Thread(target=self._run, name="ductor-leader", daemon=True)
@@ -81,14 +84,20 @@ class DispatchThread:
     def start(self) -> None:
         self._thread.start()
 
+    @property
+    def broken(self) -> bool:
+        """The thread has ended by a fault: whoever goes on renewing its leases keeps others from leading."""
+        return self._broken
+
     def stop(self, timeout_s: float = 2.0) -> None:
         """Ends the thread and keeps what the policies hold. Leases are to be released after this."""
         self._stopping.set()
         self.notice()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
+        reached = True
         for led in [*self._pools.values()]:
-            led.dispatcher.let_go()
+            reached = led.dispatcher.let_go(keeps=reached)  # a store that is away is waited for once
 
     def add(self, dispatcher: Dispatcher, leads: Leads) -> None:
         self._pools = {**self._pools, dispatcher.pool: Led(dispatcher=dispatcher, leads=leads)}
@@ -124,6 +133,7 @@ class DispatchThread:
                 self._listen()
         except Exception:
             logger.critical("The thread that leads ended; this scheduler dispatches nothing more", exc_info=True)
+            self._broken = True
             raise
         finally:
             self._drop_client()
@@ -144,14 +154,26 @@ class DispatchThread:
         try:
             more = led.dispatcher.round(term, told=told)
             self._outage.worked(pool)
+            led.leads.fault = ""
             led.due = self._clock() if more else led.dispatcher.next_at
+            self._note_refusal(f"{pool} admission", led)
         except Exception as error:
             if not isinstance(error, DuctorError) and not self._outage.away(pool):
                 # A fault of ours, or of somebody's policy, in one pool must not end the others.
                 logger.exception("Dispatch failed", extra={"pool": pool})
+            if not isinstance(error, StoreError):  # who cannot reach the store cannot tell it there either
+                own = isinstance(error, DuctorError)
+                led.leads.fault = str(error) if own else f"{type(error).__name__} while it chose."
             led.told = True
             led.due = self._clock() + self._outage.failed(pool, error)
         self.turned_at = self._clock()
+
+    def _note_refusal(self, who: str, led: Led) -> None:
+        """Said like an outage, and tried again in pauses; tokens of the pool are heard meanwhile: dispatch goes on."""
+        if led.dispatcher.refused is None:
+            self._outage.worked(who)
+        else:
+            led.due = min(led.due, self._clock() + self._outage.failed(who, led.dispatcher.refused))
 
     def _listen(self) -> None:
         """Waits until a pool has something for its leader, or wants a round by itself, or `notice`."""
@@ -182,8 +204,9 @@ class DispatchThread:
             return
         finally:
             self._waiting_on = None
-        if pool is not None and pool in self._pools:
-            self._told(self._pools[pool], waited=self._clock() - began > IDLE_S)
+        led = self._pools.get(pool) if pool is not None else None  # its pool may have been dropped meanwhile
+        if led is not None:
+            self._told(led, waited=self._clock() - began > IDLE_S)
 
     def _told(self, led: Led, *, waited: bool) -> None:
         """A token came. One after another without anything behind them: a fault, which must not make a hot loop."""

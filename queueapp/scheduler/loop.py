@@ -18,11 +18,13 @@ from typing import Protocol
 from django.db import Error as DatabaseError
 
 from queueapp.conf import settings
-from queueapp.errors import StoreError, StoreUnavailable
+from queueapp.errors import DuctorError, StoreError, StoreUnavailable
+from queueapp.inspection.moving import MovesStore
 from queueapp.outage import Outage
 from queueapp.scheduler.dispatching import Dispatcher, DispatchStore
 from queueapp.scheduler.duties import Duty
 from queueapp.scheduler.duties.backlog import Backlog, BacklogStore
+from queueapp.scheduler.duties.moves import Moves
 from queueapp.scheduler.duties.promotion import Promotion, PromotionStore
 from queueapp.scheduler.duties.recovery import Recovery, RecoveryStore
 from queueapp.scheduler.duties.reranking import Reranking, RerankingStore
@@ -47,6 +49,7 @@ class SchedulerStore(
     RecoveryStore,
     RerankingStore,
     RetentionStore,
+    MovesStore,
     DispatchStore,
     Protocol,
 ):
@@ -126,6 +129,8 @@ class Scheduler:
             self._leading.start()
         try:
             while not self._stopping.is_set():
+                if self._leading is not None and self._leading.broken:
+                    raise DuctorError("The thread that leads has ended by a fault (see the log); start it again.")
                 self._turned_at = self._clock()
                 if self._may_act():
                     now = self._clock()
@@ -222,6 +227,7 @@ class Scheduler:
             Recovery(pool, store),
             Reranking(pool, store),
             Retention(store),
+            Moves(pool, store),
         ]
         self._appointments.append(Appointment(pool, "leadership", lead))
         self._appointments += [Appointment(pool, type(duty).__name__, duty.run) for duty in duties]

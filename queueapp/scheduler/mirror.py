@@ -14,6 +14,7 @@ alone calls it.
 from __future__ import annotations
 
 import json
+import logging
 from bisect import insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from dataclasses import dataclass, field
 from queueapp.policies.node import Node
 from queueapp.policies.protocol import Candidate, Place, Policy
 from queueapp.store.leader_records import Correction, MirrorLane, Taken
+
+logger = logging.getLogger(__name__)
 
 AHEAD = 256
 """Jobs of a lane that are known ahead: as many as one call takes."""
@@ -199,7 +202,6 @@ class Mirror:
 
     def dump(self) -> bytes:
         """All that the policy holds, for `restore`."""
-        self.changed = False
         tenants = {
             name: {
                 "weight": tenant.weight,
@@ -209,16 +211,20 @@ class Mirror:
             for name, tenant in self._tenants.items()
         }
         held = {"policy": self.policy.name, "root": self.root.dump(), "tenants": tenants}
-        return json.dumps(held, separators=(",", ":")).encode()
+        blob = json.dumps(held, separators=(",", ":")).encode()
+        self.changed = False
+        return blob
 
     def restore(self, blob: bytes) -> bool:
-        """Go on from what an earlier leader held; `read` comes next. False: it is of another policy, or cannot be read.
+        """Go on from what an earlier leader held; `read` comes next. False: it cannot be, and the log says why.
 
         What the walk was then is kept until `read` has said what it is now.
         """
         try:
             dumped = json.loads(blob)
             if dumped["policy"] != self.policy.name:
+                about = {"policy": self.policy.name, "kept": str(dumped["policy"])}
+                logger.info("What the policy before held is of no use to this one", extra=about)
                 return False
             root = Node(self._forget)
             root.restore(dumped["root"])
@@ -230,7 +236,12 @@ class Mirror:
                 )
                 tenant.node.restore(saved["node"])
                 tenants[name] = tenant
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            logger.warning(
+                "What the leader before held of the policy cannot be read, so that it begins anew: %s",
+                type(error).__name__,
+                extra={"policy": self.policy.name},
+            )
             return False
         self.root, self._tenants = root, tenants
         return True

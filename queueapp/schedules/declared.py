@@ -16,12 +16,23 @@ from typing import Any, TypeVar, overload
 from queueapp.codec import decode_arguments, encode_arguments
 from queueapp.compat import Task, is_task
 from queueapp.errors import InvalidOption
-from queueapp.firings import CATCH_UP, EVERY_MAX_S, EVERY_MIN_S, JITTER_MAX_S, OVERLAP, read_cron, read_zone
+from queueapp.firings import (
+    CATCH_UP,
+    EVERY_MAX_S,
+    EVERY_MIN_S,
+    JITTER_MAX_S,
+    OVERLAP,
+    read_cron,
+    read_moment,
+    read_zone,
+)
 from queueapp.producer import backoff
 from queueapp.producer.discovery import registry as tasks
 from queueapp.producer.task import BoundTask, DuctorTask, adopt
 
 T = TypeVar("T", bound=Task | BoundTask)
+G = TypeVar("G")
+R = TypeVar("R")
 NAME_MAX = 100
 GIVEN = frozenset({"name", "args", "kwargs", "cron", "every", "zone", "start", "end", "jitter", "catch_up", "overlap"})
 OPTIONS = frozenset({"cost", "expires_after", "deadline", "max_attempts", "max_crashes", "backoff", "metadata"})
@@ -111,6 +122,11 @@ def _declaration(of: object, given: Mapping[str, Any]) -> Declaration:
     task = adopt(plain)
     args, kwargs = _arguments(task, *((bound.args, bound.kwargs) if bound else _given_arguments(given)))
     columns, further = _options(task)
+    start, end = _moment("start", given.get("start")), _moment("end", given.get("end"))
+    if start is not None and end is not None and end < start:
+        raise InvalidOption(f"schedule(start={start!r}, end={end!r}): end must not be before start.")
+    jitter = _seconds("jitter", given.get("jitter", 0), 0, JITTER_MAX_S)
+    require_jitter(jitter, task.expires_after)
     every = given.get("every")
     if (given.get("cron") is None) == (every is None):
         raise InvalidOption("schedule(cron=..., every=...): give one of the two.")
@@ -124,12 +140,21 @@ def _declaration(of: object, given: Mapping[str, Any]) -> Declaration:
         cron=_read("cron", read_cron, given["cron"]) if every is None else "",
         every_seconds=None if every is None else _seconds("every", every, EVERY_MIN_S, EVERY_MAX_S),
         zone=_read("zone", read_zone, given["zone"]) if given.get("zone") is not None else "",
-        start=_moment("start", given.get("start")),
-        end=_moment("end", given.get("end")),
-        jitter_seconds=_seconds("jitter", given.get("jitter", 0), 0, JITTER_MAX_S),
+        start=start,
+        end=end,
+        jitter_seconds=jitter,
         catch_up=_word("catch_up", given.get("catch_up", "one"), CATCH_UP),
         overlap=_word("overlap", given.get("overlap", "allow"), OVERLAP),
     )
+
+
+def require_jitter(jitter_s: int, expires_after: float | None) -> None:
+    """Raises InvalidOption when a job could expire before its jitter lets it run: both count from its making."""
+    if expires_after is not None and 0 < expires_after <= jitter_s:
+        raise InvalidOption(
+            f"jitter is {jitter_s} s and expires_after {expires_after:g} s: a job would expire before it may run. Make "
+            "the jitter shorter than expires_after."
+        )
 
 
 def _given_arguments(given: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
@@ -178,7 +203,7 @@ def _name(value: object) -> str:
     return value
 
 
-def _read(name: str, read: Callable[[object], str], value: object) -> str:
+def _read(name: str, read: Callable[[G], R], value: G) -> R:
     try:
         return read(value)
     except ValueError as error:
@@ -187,18 +212,21 @@ def _read(name: str, read: Callable[[object], str], value: object) -> str:
 
 def _seconds(name: str, value: object, least: int, most: int) -> int:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    whole = isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and seconds == int(seconds)
-    if not whole or not least <= seconds <= most:  # type: ignore[operator]
-        raise InvalidOption(
-            f"schedule({name}={value!r}): it must be whole seconds (or a timedelta) from {least:,} to {most:,}."
-        )
-    return int(seconds)  # type: ignore[call-overload, no-any-return]
+    if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and least <= seconds <= most:
+        whole = int(seconds)
+        if whole == seconds:
+            return whole
+    raise InvalidOption(
+        f"schedule({name}={value!r}): it must be whole seconds (or a timedelta) from {least:,} to {most:,}."
+    )
 
 
 def _moment(name: str, value: object) -> datetime | None:
-    if value is None or (isinstance(value, datetime) and value.tzinfo is not None):
-        return value
-    raise InvalidOption(f"schedule({name}={value!r}): it must be an aware datetime, or None.")
+    if value is None:
+        return None
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidOption(f"schedule({name}={value!r}): it must be an aware datetime, or None.")
+    return _read(name, read_moment, value)
 
 
 def _word(name: str, value: object, known: Sequence[str]) -> str:

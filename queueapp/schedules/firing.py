@@ -27,11 +27,14 @@ from queueapp.conf import settings
 from queueapp.errors import StoreError, UnknownTask
 from queueapp.firings import ALL_MOST, LATE_MS, Due, due
 from queueapp.models import OutboxEntry, Schedule
+from queueapp.models.schedules import OFF
 from queueapp.producer import outbox
 from queueapp.producer.preparation import Prepared
 from queueapp.producer.relaying import send_claimed
+from queueapp.producer.task import DuctorTask
 from queueapp.schedules import jobs
 from queueapp.schedules.standing import Standing, cancelled, standings
+from queueapp.schedules.words import unreadable, why
 from queueapp.store import shards
 from queueapp.store.ids import new_id
 
@@ -42,7 +45,6 @@ FIRINGS = 500
 """One pass takes so many schedules and, beyond the first schedule, so many firings."""
 CLAIM_S = 10.0
 """How long an entry is this pass's own to send; the relay sends what is left then."""
-NOTE_MAX = 500
 Outcome = Schedule.Outcome
 
 
@@ -74,24 +76,29 @@ class _Plan:
     won: bool = False
 
 
-def fire_due(now_ms: int, *, aside: Iterable[int] = (), rows: int = ROWS) -> tuple[Passed, set[int]]:
+def fire_due(now_ms: int, *, aside: Iterable[int] = (), rows: int = ROWS) -> tuple[Passed, dict[int, str]]:
     """Make what is due at `now_ms`, at most `rows` schedules of it, but for those set aside.
 
-    The second answer are the keys of schedules that this process cannot fire now and another one perhaps can: it does
-    not know their task, which may be that of a newer release. Raises StoreError and DatabaseError, and loses nothing.
+    The second answer are schedules that this process cannot fire now and another one perhaps can, key → name: it does
+    not know their task, which may be that of a newer release, or their time zone. Raises StoreError and DatabaseError,
+    and loses nothing.
     """
     found = _due(now_ms, aside, rows)
     if not found:
-        return Passed(), set()
+        return Passed(), {}
     shards.pools()  # whether the store is there: raises when it is not
     plans: list[_Plan] = []
-    unknown: set[int] = set()
+    unknown: dict[int, str] = {}
     firings = 0
     taken = _standings(found)
     for row in found:
         if plans and firings >= FIRINGS:
             break
-        if row.plan != _planned(row):
+        planned = _planned(row)
+        if planned is None and now_ms - (row.next_ms or 0) < settings.unknown_task_grace_ms:
+            unknown[row.pk] = row.name
+            continue
+        if row.plan != planned:
             _replan(row, now_ms)  # changed by SQL: what it says now counts from now on
             continue
         try:
@@ -102,7 +109,7 @@ def fire_due(now_ms: int, *, aside: Iterable[int] = (), rows: int = ROWS) -> tup
             _set_aside(row, error)
             continue
         if plan is None:
-            unknown.add(row.pk)
+            unknown[row.pk] = row.name
             continue
         plans.append(plan)
         firings += len(plan.jobs)
@@ -122,7 +129,10 @@ def repair(now_ms: int, after: int = 0, rows: int = 2_000) -> int:
     """Plan anew what changed without `save`, by `update()` or SQL. In turn: the answer is the next call's `after`."""
     found = list(Schedule.objects.filter(pk__gt=after).order_by("pk")[:rows])
     for row in found:
-        if row.plan != _planned(row):
+        planned = _planned(row)
+        # One whose zone is not known here belongs to who planned it, until it is overdue (`fire_due`); one that was off
+        # until now nobody has planned.
+        if row.plan != planned and (planned is not None or row.plan == OFF):
             _replan(row, now_ms)
     return found[-1].pk if len(found) == rows else 0
 
@@ -147,10 +157,24 @@ def _standings(found: Sequence[Schedule]) -> dict[str, Standing]:
 
 def _decide(row: Schedule, now_ms: int, taken: dict[str, Standing]) -> _Plan | None:
     """None: another process may know the task, which this one does not."""
-    alone = row.overlap != Schedule.Overlap.ALLOW
     assert row.next_ms is not None
+    task: DuctorTask | None = None
+    fault: Exception | None = None
+    try:
+        task = jobs.task_of(row)
+    except (StoreError, DatabaseError):
+        raise
+    except UnknownTask as error:
+        if now_ms - row.next_ms < settings.unknown_task_grace_ms:
+            return None
+        fault = error
+    except Exception as error:  # whatever its values may raise
+        fault = error
+    alone = row.overlap != Schedule.Overlap.ALLOW
     found = due(row.rule(), row.next_ms, now_ms, catch_up=row.catch_up, alone=alone)
     plan = _Plan(row=row, due=found, missed=found.missed)
+    if isinstance(fault, UnknownTask) and (found.fire or found.missed):
+        return _refuse(plan, fault)
     if not found.fire:
         # Without a missed one: newer time zones made another moment of it.
         plan.outcome, plan.note = (Outcome.MISSED, _missed(plan)) if found.missed else (row.outcome, row.note)
@@ -158,20 +182,17 @@ def _decide(row: Schedule, now_ms: int, taken: dict[str, Standing]) -> _Plan | N
     standing = taken.get(row.last_job, Standing.OVER)
     if row.overlap == Schedule.Overlap.SKIP and standing is not Standing.OVER:
         return _skip(plan, f"its last job {'waits' if standing is Standing.WAITS else 'runs'}: {row.last_job}")
+    if fault is not None:
+        return _refuse(plan, fault)
     try:
-        task = jobs.task_of(row)
         plan.jobs = [jobs.prepared(row, moment_ms, now_ms, task) for moment_ms in found.fire]
     except (StoreError, DatabaseError):
         raise
-    except UnknownTask as error:
-        if now_ms - found.fire[0] < settings.unknown_task_grace_ms:
-            return None
-        return _refuse(plan, error)
     except Exception as error:  # whatever its values, or code of the host that is asked about them, may raise
         return _refuse(plan, error)
-    if row.overlap == Schedule.Overlap.REPLACE and standing is not Standing.OVER and not cancelled(row.last_job):
+    if row.overlap == Schedule.Overlap.REPLACE and standing is not Standing.OVER and not cancelled(row.last_job, row):
         plan.jobs = []
-        return _skip(plan, f"its last job runs and is not stopped: {row.last_job}")
+        return _skip(plan, f"its last job is being sent, or was told to stop and has not ended: {row.last_job}")
     late = now_ms - found.fire[-1] > LATE_MS
     plan.outcome, plan.note = Outcome.LATE if late else Outcome.FIRED, _missed(plan)
     return plan
@@ -185,7 +206,7 @@ def _skip(plan: _Plan, why: str) -> _Plan:
 
 def _refuse(plan: _Plan, error: Exception) -> _Plan:
     plan.refused = len(plan.due.fire)
-    plan.outcome, plan.note = Outcome.REFUSED, str(error)[:NOTE_MAX]
+    plan.outcome, plan.note = Outcome.REFUSED, "; ".join(filter(None, [why(error), _missed(plan)]))
     return plan
 
 
@@ -198,11 +219,12 @@ def _missed(plan: _Plan) -> str:
     return "; ".join(told)
 
 
-def _planned(row: Schedule) -> str:
+def _planned(row: Schedule) -> str | None:
+    """None: this machine does not know its zone."""
     try:
         return row.planned()
-    except (ValueError, OSError, LookupError):  # a zone that this machine does not know
-        return ""
+    except (ValueError, OSError, LookupError):
+        return None
 
 
 def _replan(row: Schedule, now_ms: int) -> None:
@@ -218,9 +240,9 @@ def _replan(row: Schedule, now_ms: int) -> None:
 
 def _set_aside(row: Schedule, error: Exception, seen: dict[str, Any] | None = None) -> None:
     """It fires no more until what it says is another thing."""
-    logger.error("A schedule cannot be read: %s", error, extra={"schedule": row.name})
-    note = f"it cannot be read: {error}"[:NOTE_MAX]
-    changes = {"plan": _planned(row), "next_ms": None, "outcome": Outcome.REFUSED, "note": note}
+    note = unreadable(row, error)
+    logger.error("A schedule cannot be read: %s", note, extra={"schedule": row.name})
+    changes = {"plan": _planned(row) or "", "next_ms": None, "outcome": Outcome.REFUSED, "note": note}
     Schedule.objects.filter(**(seen or _seen(row))).update(**changes)
 
 

@@ -13,13 +13,16 @@ from typing import Any
 
 from django.conf import settings as django_settings
 from django.core.exceptions import ValidationError
+from django.db import Error as DatabaseError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from queueapp.conf import settings
+from queueapp.errors import StoreError
 from queueapp.models import Schedule
 from queueapp.producer.discovery import load_tasks
 from queueapp.schedules.declared import Declaration, registry
+from queueapp.schedules.words import why
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +60,10 @@ def bring_into_rows() -> Brought:
                 raise ValidationError("a schedule of this name was made in the admin: rename one of the two.")
             else:
                 (returned if row.source == Schedule.Source.GONE else changed).extend(_write(row, declaration))
-        except ValidationError as error:
-            refused[name] = " ".join(error.messages)
+        except (StoreError, DatabaseError):
+            raise
+        except Exception as error:  # whatever the values of one may raise: the others are in force all the same
+            refused[name] = " ".join(error.messages) if isinstance(error, ValidationError) else why(error)
             logger.error("A schedule that code declares is not in force: %s", refused[name], extra={"schedule": name})
     if broken:
         modules = ", ".join(each.module for each in broken)

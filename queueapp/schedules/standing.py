@@ -1,4 +1,5 @@
-"""What became of a schedule's last job: whether it waits, runs or is over. Read before a firing that must not overlap.
+"""What became of a schedule's last job: whether it waits, runs or is over. Read before a firing that must not overlap,
+which tells one that runs to stop where the rule is `replace`.
 
 A job that the outbox still keeps waits. One that nobody knows any more is over: it ended, and retention took it.
 """
@@ -8,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+from django.db.models import Q
+from django.utils import timezone
+
 from queueapp.conf import settings
 from queueapp.inspection.jobs import find_jobs
-from queueapp.models import OutboxEntry
+from queueapp.models import OutboxEntry, Schedule
 from queueapp.producer import outbox
+from queueapp.schedules import jobs
 from queueapp.states import State
 from queueapp.store import shards
+from queueapp.store.following import read_job
 
 
 class Standing(Enum):
@@ -33,6 +39,9 @@ def standings(ids: Sequence[str]) -> dict[str, Standing]:
     found |= dict.fromkeys(kept.values_list("job_id", flat=True), Standing.WAITS)
     for job in find_jobs(ids):
         state = job.record.state
+        if job.moved_to:
+            moved = read_job(job.moved_to)
+            state = moved[1].state if moved is not None else state
         if state is State.ACTIVE:
             found[job.id] = Standing.RUNS
         elif state not in (State.DEAD, State.ENDED):
@@ -40,11 +49,19 @@ def standings(ids: Sequence[str]) -> dict[str, Standing]:
     return found
 
 
-def cancelled(job_id: str) -> bool:
-    """Whether a job is out of the way: cancelled while it waited, or over. False when it runs. Raises StoreError."""
-    outbox.rows(settings.database).filter(job_id=job_id, state=OutboxEntry.State.WAITING).delete()
+def cancelled(job_id: str, schedule: Schedule) -> bool:
+    """Whether a new job of the schedule may come now that this one was cancelled. Raises StoreError.
+
+    One that waited is over, and so may be any other. One that runs was told to stop; the new one waits until it has
+    ended, by their concurrency key. False when it has none, and while somebody is sending it to the store: it would be
+    there a moment later.
+    """
+    kept = outbox.rows(settings.database).filter(job_id=job_id, state=OutboxEntry.State.WAITING)
+    kept.filter(Q(claim="") | Q(due__lte=timezone.now())).delete()
+    if kept.exists():
+        return False
     place = shards.locate(job_id)
     if place is None:
         return True
     pool, inner = place
-    return shards.store(pool).cancel([inner]) != ["active"]
+    return shards.store(pool).cancel([inner]) != ["stopping"] or jobs.waits_for(schedule, job_id)

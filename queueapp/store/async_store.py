@@ -1,13 +1,14 @@
-"""The store for asynchronous callers: enqueue, wait, read. The same calls as `Store`, sent by an async client."""
+"""The store for asynchronous callers: enqueue, cancel, wait, read. The calls of `Store`, sent by an async client."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any, TypeVar
 
 import redis.asyncio
 from redis.exceptions import ConnectionError as ServerGone
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
 from redis.exceptions import TimeoutError as ServerSilent
 
 from queueapp.store import calls
@@ -16,7 +17,7 @@ from queueapp.store.connection import translate_errors
 from queueapp.store.job_reads import check_replies, queue_job_reads, read_jobs
 from queueapp.store.keys import ShardKeys
 from queueapp.store.records import Enqueued, NewJob
-from queueapp.store.sending import server_clock
+from queueapp.store.sending import SCRIPTS_S, knows_no_function, server_clock
 from queueapp.store.views import JobRecord
 
 T = TypeVar("T")
@@ -31,6 +32,7 @@ class AsyncStore:
         self.client = client
         self.keys = keys
         self._clock_ms = clock_ms or server_clock
+        self._scripts_until = 0.0
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """As `Store.enqueue`."""
@@ -39,6 +41,10 @@ class AsyncStore:
             accepted = await self._run(calls.enqueue(batch, self._clock_ms()))
             answers += accepted
         return answers
+
+    async def cancel(self, ids: Sequence[str]) -> list[str]:
+        """As `Store.cancel`, for one call's worth of ids."""
+        return await self._run(calls.call("cancel", self._clock_ms(), calls.words, calls.ids(ids)))
 
     async def await_result(self, job_id: str, waiter: str) -> bool:
         """As `Store.await_result`."""
@@ -70,8 +76,21 @@ class AsyncStore:
         return call.result(reply)
 
     async def _send(self, call: Call[Any]) -> calls.Reply:
-        arguments = (1, self.keys.prefix, *call.argv)
+        arguments: Any = (1, self.keys.prefix, *call.argv)
+        if monotonic() >= self._scripts_until:
+            try:
+                return await self.client.fcall(call.script.function, *arguments)  # type: ignore[no-any-return]
+            except ResponseError as error:
+                if not knows_no_function(error):
+                    raise
+            try:
+                await self.client.function_load(call.script.library.decode(), replace=True)
+                return await self.client.fcall(call.script.function, *arguments)  # type: ignore[no-any-return]
+            except ResponseError as error:
+                if not (knows_no_function(error) or isinstance(error, OutOfMemoryError)):
+                    raise
+                self._scripts_until = monotonic() + SCRIPTS_S
         try:
-            return await self.client.evalsha(call.script.sha, *arguments)  # type: ignore[no-any-return, arg-type]
+            return await self.client.evalsha(call.script.sha, *arguments)  # type: ignore[no-any-return]
         except NoScriptError:
-            return await self.client.eval(call.script.text, *arguments)  # type: ignore[no-any-return, arg-type]
+            return await self.client.eval(call.script.text, *arguments)  # type: ignore[arg-type, no-any-return]

@@ -13,7 +13,7 @@ from queueapp.codec import digest
 from queueapp.errors import REFUSALS, InvalidOption, SchemaMismatch, StoreError
 from queueapp.policies.registry import DIRECT
 from queueapp.store.configuration import KeyLimits, PoolConf, ScopeLimits
-from queueapp.store.rates import pack_front
+from queueapp.store.rates import pack_dispatch, pack_front
 from queueapp.store.records import Completed, Enqueued, Finish, KeyUse, NewJob, Returned
 from queueapp.store.scripts import Argument, Script, script
 from queueapp.store.upgrades import mismatch
@@ -199,6 +199,7 @@ def configure(
             int(scope.paused),
             int(scope.clear),
             pack_front(scope.rate, scope.backlog_limit),
+            pack_dispatch(scope.dispatch_rate),
         )
         for scope in scopes
     ]
@@ -209,6 +210,7 @@ def configure(
             "" if key.max_in_flight is None else key.max_in_flight,
             int(key.clear),
             pack_front(key.rate),
+            pack_dispatch(key.dispatch_rate),
         )
         for key in keys
     ]

@@ -32,6 +32,8 @@ class ScopeLimits:
     paused: bool = False
     rate: Rate | None = None
     """At which jobs come in; None = any."""
+    dispatch_rate: Rate | None = None
+    """At which jobs start: are leased, or under scheduled dispatch dispatched; None = any."""
     backlog_limit: int | None = None
     """Most waiting jobs of the tenant; None = any number. A lane has none."""
     clear: bool = False
@@ -49,6 +51,8 @@ class KeyLimits:
     """None = no limit, 0 = closed."""
     rate: Rate | None = None
     """At which jobs with the same key come in; None = any."""
+    dispatch_rate: Rate | None = None
+    """At which they start."""
     clear: bool = False
 
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import redis
 
-from queueapp.store.configuration import KeyLimits, PoolConf, ScopeLimits
+from queueapp.store.configuration import KeyLimits, PoolConf, Rate, ScopeLimits
 from queueapp.store.connection import translate_errors
 from queueapp.store.keys import ShardKeys
-from queueapp.store.rates import unpack_front
+from queueapp.store.rates import unpack_dispatch, unpack_front
 
 
 class StoredLimits(NamedTuple):
@@ -25,16 +25,18 @@ class StoredLimits(NamedTuple):
     paused: bool
     counted: bool
     min_share: int
+    dispatch_rate: Rate | None
 
 
 def unpack_limits(packed: bytes) -> StoredLimits:
-    weight, ceiling, paused, minimum, filling = packed.decode().split("|")
+    weight, ceiling, paused, minimum, filling, *dispatch = packed.decode().split("|")
     return StoredLimits(
         weight=float(weight),
         ceiling=int(ceiling) if ceiling else None,
         paused=paused == "1",
         counted=bool(ceiling or minimum) and filling != "1",
         min_share=int(minimum or 0),
+        dispatch_rate=unpack_dispatch(dispatch[0]) if dispatch else None,
     )
 
 
@@ -59,10 +61,14 @@ class ConfigurationReads:
 
     def configured(self) -> PoolConf:
         """The pool's configuration in force."""
+        return self.in_force()[0]
+
+    def in_force(self) -> tuple[PoolConf, int]:
+        """The pool's configuration in force, and the version of the one that began the order in which jobs wait."""
         with translate_errors():
             stored: Any = self.client.hgetall(self.keys["conf"])
         conf = {name.decode(): value.decode() for name, value in stored.items()}
-        return PoolConf(
+        found = PoolConf(
             policy=conf.get("policy", "tiered"),
             by=conf.get("by", "deadline"),
             step_ms=int(conf.get("step", 60_000)),
@@ -76,6 +82,17 @@ class ConfigurationReads:
             backlog_limit=int(conf["room"]) if "room" in conf else None,
             continue_weight=int(conf.get("draw", 10)),
         )
+        return found, int(conf.get("order", 0))
+
+    def is_paused(self, tenant: str = "", lane: str = "") -> bool:
+        """Whether the pool is paused, as far as the store knows; with `tenant` whether that, or its `lane`, is."""
+        with translate_errors():
+            if not tenant:
+                paused: Any = self.client.hget(self.keys["conf"], "paused")
+                return bool(paused == b"1")
+            field = f"l:{tenant}|{lane}" if lane else f"t:{tenant}"
+            packed: Any = self.client.hget(self.keys["limits"], field)
+        return packed is not None and unpack_limits(packed).paused
 
     def version(self) -> int:
         """Version of the configuration in force; 0 = never configured."""
@@ -103,8 +120,14 @@ class ConfigurationReads:
                     fronts[f"{kind}:{name}"] = packed
                     continue
                 if kind == "kp":
-                    ceiling, _, text = packed.decode().partition("|")
-                    keys[name] = KeyLimits(pattern=name, text=text, max_in_flight=int(ceiling) if ceiling else None)
+                    told, _, text = packed.decode().partition("|")
+                    ceiling, _, dispatch = told.partition(",")
+                    keys[name] = KeyLimits(
+                        pattern=name,
+                        text=text,
+                        max_in_flight=int(ceiling) if ceiling else None,
+                        dispatch_rate=unpack_dispatch(dispatch),
+                    )
                     continue
                 tenant, _, lane = name.partition("|") if kind == "l" else (name, "", "")
                 stored = unpack_limits(packed)
@@ -115,6 +138,7 @@ class ConfigurationReads:
                     max_in_flight=stored.ceiling,
                     min_share=stored.min_share,
                     paused=stored.paused,
+                    dispatch_rate=stored.dispatch_rate,
                 )
         for field, packed in fronts.items():
             kind, _, name = field.partition(":")

@@ -16,6 +16,7 @@ from redis.exceptions import ResponseError
 from queueapp.store.calls import Reply
 from queueapp.store.connection import translate_errors
 from queueapp.store.leader_records import Admitted, Correction, Dispatched, IngressEntry, MirrorLane, Taken, Term
+from queueapp.store.scripts import Argument
 from queueapp.store.sending import Sender
 
 GROUP = "leader"
@@ -46,14 +47,17 @@ class Dispatching(Sender):
                 found = self._claim(consumer, most)
         return [ingress_entry(entry.decode(), fields) for entry, fields in found]
 
-    def admit(self, term: Term, entries: Sequence[tuple[str, str, float | None]]) -> Admitted:
+    def admit(
+        self, term: Term, entries: Sequence[tuple[str, str, float | None]], *, order: int | None = None
+    ) -> Admitted:
         """Ingress → pending: `(entry, id, rank)`, at most `ADMIT_MOST` a call.
 
-        Where the store knows the policy it ranks the jobs itself and `rank` is None. Raises `Fenced`.
+        Where the store knows the policy it ranks the jobs itself, and `rank` and `order` are None. Else `order` says
+        for which order of jobs the ranks were made (`Reads.in_force`). Raises `Fenced` and `OrderChanged`.
         """
         rows = [(entry, job_id, "" if rank is None else repr(float(rank))) for entry, job_id, rank in entries]
         admitted, duplicates, garbled, entered, corrected = self._run(
-            self._call("admit", {"entries": rows}, epoch=term.epoch, nonce=term.nonce)
+            self._call("admit", {"entries": rows}, epoch=term.epoch, nonce=term.nonce, order=_spelt(order))
         )
         return Admitted(
             admitted=admitted,
@@ -63,15 +67,31 @@ class Dispatching(Sender):
             corrected=[correction(row) for row in corrected],
         )
 
-    def dispatch(self, term: Term, most: int, window: int, picks: Sequence[tuple[str, str]] = ()) -> Dispatched:
+    def dispatch(
+        self,
+        term: Term,
+        most: int,
+        window: int,
+        picks: Sequence[tuple[str, str]] = (),
+        *,
+        order: int | None = None,
+    ) -> Dispatched:
         """Pending → ready, at most `most` jobs and `window` jobs in ready and active together.
 
         Where the store knows the policy it chooses itself, in the order of direct dispatch, and `picks` is empty. Else
         `picks` are `(tenant, lane)`, and the first job of each that may run is taken; a lane may be named repeatedly.
-        Raises `Fenced`.
+        `order` as for `admit`. Raises `Fenced` and `OrderChanged`.
         """
         jobs, room, runnable, taken, entered, corrected = self._run(
-            self._call("dispatch", {"picks": picks}, epoch=term.epoch, nonce=term.nonce, most=most, window=window)
+            self._call(
+                "dispatch",
+                {"picks": picks},
+                epoch=term.epoch,
+                nonce=term.nonce,
+                order=_spelt(order),
+                most=most,
+                window=window,
+            )
         )
         return Dispatched(
             jobs=jobs,
@@ -92,12 +112,21 @@ class Dispatching(Sender):
         after, rows = self._run(self._call("mirror", cursor=cursor))
         return after.decode(), [mirror_lane(row) for row in rows]
 
-    def flush_policy(self, term: Term, number: int, blob: bytes) -> bool:
+    def flush_policy(self, term: Term, number: int, blob: bytes, *, order: int | None = None) -> bool:
         """Keeps what a leader's policy holds in memory: replaces what was kept. False: `number` is not above the last.
 
-        Raises `Fenced`.
+        `order` as for `admit`. Raises `Fenced` and `OrderChanged`.
         """
-        reply = self._run(self._call("flush_policy", epoch=term.epoch, nonce=term.nonce, number=number, blob=blob))
+        reply = self._run(
+            self._call(
+                "flush_policy",
+                epoch=term.epoch,
+                nonce=term.nonce,
+                order=_spelt(order),
+                number=number,
+                blob=blob,
+            )
+        )
         return bool(reply[0] == b"kept")
 
     def read_policy(self) -> tuple[int, bytes]:
@@ -148,6 +177,10 @@ def wait_leader(client: redis.Redis, stores: Mapping[str, Dispatching], timeout_
     with translate_errors():
         found: Any = client.bzpopmin(list(by_key), max(SHORTEST_S, timeout_s))
     return by_key[found[0]] if found else None
+
+
+def _spelt(order: int | None) -> Argument:
+    return "" if order is None else order
 
 
 def ingress_entry(entry: str, fields: Mapping[bytes, bytes]) -> IngressEntry:

@@ -21,7 +21,7 @@ UNAVAILABLE: tuple[tuple[str, str], ...] = (
         "refuses writes: fewer replicas are in step than `min-replicas-to-write` demands. Start the replicas.",
     ),
     ("CLUSTERDOWN", "is a cluster that is down."),
-    ("BUSY", "is busy with a long script of somebody; `SCRIPT KILL` ends one that has not written."),
+    ("BUSY", "is busy with a long script of somebody; `SCRIPT KILL` or `FUNCTION KILL` ends one that has not written."),
     ("TRYAGAIN", "moves the key just now; trying again is right."),
     ("max number of clients reached", "has no connection left: raise its `maxclients`, or start fewer processes."),
 )

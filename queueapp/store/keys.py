@@ -21,6 +21,7 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "result:<id>": ("string", "what the task returned, as JSON; absent for None"),
     "errors:<id>": ("list", "one record per failed or lost attempt, newest last, at most 20"),
     "data:<id>": ("hash", "progress and metadata that the task saved under its lease"),
+    "checkpoint:<id>": ("string", "what a run saved for the next one, as JSON; goes when the job ends"),
     "walk": ("zset", "runnable tenants by pointer; where ranks tie, the head's number of submission before the name"),
     "floor": ("zset", "those tenants of walk that hold fewer slots than their guaranteed minimum, as they stand there"),
     "lanes:<tenant>": ("zset", "runnable lanes of a tenant by pointer; where ranks tie, as in walk"),
@@ -36,6 +37,10 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "blocked:<digest>|<limit>|<pattern>": ("zset", "group (tenant, or * = all) → turn (lua/include/waiters.lua)"),
     "blocked:<digest>|<limit>|<pattern>|<group>": ("zset", "sub-lanes that wait, by the rank of their head"),
     "turns:<digest>": ("zset", "tenant → its turn at a key that somebody waits for; * → the turn woken last"),
+    "blocks": (
+        "hash",
+        "scope → how long its own limits have held work back, since when they do (lua/include/blocks.lua)",
+    ),
     "waitkeys": ("zset", "keys with waiters, by the moment of the next look"),
     "keysets": ("hash", "key set → digest, own limit and pattern of each key (lua/include/keysets.lua)"),
     "keynames": ("hash", "digest of a key → its text"),
@@ -46,12 +51,14 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "marks": (
         "hash",
         "seq: the last number of submission; clock: the last moment seen; dispatched, entered: the last places given "
-        "in ready and entered; window: as a leader last named it; flush: number of what is kept for the policy",
+        "in ready and entered; window: as a leader last named it; flush: number of what is kept for the policy; "
+        "rated: how far those with dispatch rates were looked through",
     ),
     "conf": ("hash", "schema, policy, paused, ceiling, version, defaults"),
     "limits": (
         "hash",
-        "t:<tenant>, l:<tenant>|<lane> → packed weight, ceiling, paused, minimum; kp:<pattern> → ceiling|text",
+        "t:<tenant>, l:<tenant>|<lane> → packed weight, ceiling, paused, minimum, dispatch rate; kp:<pattern> → "
+        "ceiling, dispatch rate|text; ft:, fl:, fk: → rate|period|burst|room of the front door",
     ),
     "active": ("zset", "leased jobs by deadline"),
     "ready": ("zset", "dispatched jobs that wait for a worker, in the order of their dispatch"),
@@ -65,11 +72,20 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "blc:<tenant>": ("zset", "those of tier continue"),
     "blturns": ("zset", "tenants with parked jobs of tier start, by the due time of the first"),
     "blcturns": ("zset", "the same for tier continue"),
-    "gcra:<scope>": ("string", "where a rate stands: t:<tenant>, l:<tenant>|<lane> or k:<digest>; expires"),
+    "gcra:<scope>": (
+        "string",
+        "where a rate stands: t:<tenant>, l:<tenant>|<lane> or k:<digest>; a dispatch rate: dt:<tenant>, "
+        "dl:<tenant>|<lane> or dk:<digest>|<pattern>; expires",
+    ),
+    "timers": (
+        "zset",
+        "t:<tenant>, l:<tenant>|<lane> out of the walk for want of a dispatch token → when they have one",
+    ),
     "once": ("hash", "job id → what it holds until it ends: singleton, debounce (lua/include/once.lua)"),
     "single:<tenant>|<digest>": ("string", "the jobs that hold a singleton, at most two"),
-    "deb:<tenant>|<digest>": ("hash", "job, req and first of a debounce; expires once its job has ended"),
+    "deb:<tenant>|<digest>": ("hash", "job, first call and last calls of a debounce; expires once its job has ended"),
     "expiring": ("zset", "waiting jobs with expires_after, by expiry"),
+    "moving": ("zset", "jobs on their way to another pool, by the moment at which they left their place"),
     "dead": ("zset", "dead letters by time of death"),
     "dead:<tenant>": ("zset", "dead letters of one tenant by time of death"),
     "deadgroup:<group>": ("zset", "dead letters of one group (what they died of) by time of death"),
@@ -79,6 +95,7 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "slots:t:<tenant>": ("zset", "leases of a tenant with a ceiling or a minimum, by start"),
     "slots:l:<tenant>|<lane>": ("zset", "leases of a lane with a ceiling, by start"),
     "slots:k:<digest>": ("zset", "leases with a concurrency key, by start"),
+    "cuts": ("hash", "tenant → number of submission up to which its jobs are cancelled when met, and until when"),
     "counts": ("hash", "w: waiting jobs (pending + scheduled + backlog + ingress + ready)"),
     "tenants": ("zset", "tenants by their waiting jobs; those that have none, or only dead letters, at 0"),
     "served:<minute>": (
@@ -93,12 +110,16 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "wake": ("zset", "tokens that wake parked workers: w (work), t (time)"),
     "wake:leader": ("zset", "token i wakes the leader of a pool with scheduled dispatch: there is something to do"),
     "wake:standby": ("zset", "a token that wakes a standby scheduler"),
-    "worker:<worker>": ("hash", "what a worker registered, and the seq of its last call; expires"),
+    "worker:<worker>": (
+        "hash",
+        "what a worker registered, the seq of its last call, and stop: its jobs that were told to stop; expires",
+    ),
+    "stop:<worker>": ("zset", "a token that wakes a parked worker, some of whose jobs were told to stop; expires"),
     "workers": ("zset", "workers by last heartbeat"),
     "held:<worker>": ("set", "jobs that a worker has leased"),
     "waiters": ("hash", "job id → waiter that wants its result"),
     "done:<waiter>": ("list", "ids whose result a waiting process asked for; expires"),
-    "leader": ("hash", "owner, epoch, nonce and end of the lease of leadership"),
+    "leader": ("hash", "owner, epoch, nonce and end of the lease of leadership, why its holder cannot dispatch"),
     "fence": ("hash", "epoch and nonce of the newest term, and when its leader last renewed it"),
     "quarantine": ("set", "ids whose rows had the wrong type and were set aside"),
 }

@@ -138,7 +138,8 @@ class Dispatched:
     """Something stands in the walk and the pool lets it run: with room left, ask again. A caller that picks itself and
     whose picks were all in vain has a wrong mirror."""
     more: bool = False
-    """Ask again at once: jobs whose concurrency keys are full are in the way of others, more than one call moves."""
+    """Ask again at once: jobs whose concurrency keys are full are in the way of others, more than one call moves; or
+    jobs of the order before have to come over."""
     taken: Sequence[Taken] = ()
     """In order; only for picks."""
     entered: Sequence[MirrorLane] = ()

@@ -1,4 +1,6 @@
-"""How a rate, and how much may wait, is written into the store's `limits` (lua/include/front.lua). Pure."""
+"""How rates, and how much may wait, are written into the store's `limits`: of those who come in
+(lua/include/front.lua), and of those who start (lua/include/rates.lua). Pure.
+"""
 
 from __future__ import annotations
 
@@ -20,3 +22,16 @@ def unpack_front(packed: bytes | None) -> tuple[Rate | None, int | None]:
     rate, period_ms, burst, most = packed.decode().split("|")
     told = Rate(rate=int(rate), period_ms=int(period_ms), burst=int(burst)) if rate else None
     return told, int(most) if most else None
+
+
+def pack_dispatch(rate: Rate | None) -> str:
+    """`rate,period ms,burst` of a dispatch rate; "" when there is none."""
+    return "" if rate is None else f"{rate.rate},{rate.period_ms},{rate.burst}"
+
+
+def unpack_dispatch(packed: str) -> Rate | None:
+    """What `pack_dispatch` was given."""
+    if not packed:
+        return None
+    rate, period_ms, burst = packed.split(",")
+    return Rate(rate=int(rate), period_ms=int(period_ms), burst=int(burst))

@@ -5,7 +5,7 @@ moment old. The one read path below `inspection`, REST, admin and results.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,6 +61,19 @@ class Reads(ConfigurationReads):
             check_replies([names])
         return read_jobs(ids, replies, names, lenient=lenient)
 
+    def checkpoint(self, job_id: str) -> bytes | None:
+        """What a run of the job saved for the next one, as JSON; None: nothing, or the job has ended."""
+        with translate_errors():
+            found: Any = self.client.get(self.keys[f"checkpoint:{job_id}"])
+        return None if found is None else bytes(found)
+
+    def has_key(self, job_id: str, digest: str) -> bool:
+        """Whether a leased job has the concurrency key of this digest."""
+        with translate_errors():
+            key_set: Any = self.client.hget(self.keys.run(job_id), "k")
+            lines: Any = self.client.hget(self.keys["keysets"], key_set) if key_set else None
+        return lines is not None and any(line.startswith(f"{digest} ") for line in lines.decode().splitlines())
+
     def letters(self, ids: Sequence[str]) -> list[JobRecord | None]:
         """Many jobs in one round trip, without their contents: no payload, no result, the last error only."""
         with translate_errors():
@@ -96,6 +109,15 @@ class Reads(ConfigurationReads):
             waiting, scheduled, parked = pipeline.execute()
         return max(0, int(waiting or 0) - int(scheduled) - int(parked))
 
+    def running_and_waiting(self) -> tuple[int, int]:
+        """How many jobs are leased, and how many wait in whatever state. One round trip."""
+        with translate_errors():
+            pipeline = self.client.pipeline(transaction=True)
+            pipeline.zcard(self.keys["active"])
+            pipeline.hget(self.keys["counts"], "w")
+            running, waiting = pipeline.execute()
+        return int(running), int(waiting or 0)
+
     def behind(self, index: str) -> int:
         """A moment behind everything that an index by time of death or end holds now, in ms."""
         with translate_errors():
@@ -104,6 +126,33 @@ class Reads(ConfigurationReads):
             pipeline.time()
             newest, clock = pipeline.execute()
         return 1 + max(_clock_ms(clock), int(newest[0][1]) if newest else 0)
+
+    def submission(self) -> int:
+        """The last number of submission that was given."""
+        with translate_errors():
+            stored: Any = self.client.hget(self.keys["marks"], "seq")
+        return int(stored or 0)
+
+    def still_dead(self, ids: Sequence[str]) -> int:
+        """How many of these jobs are dead letters now. One round trip."""
+        if not ids:
+            return 0
+        with translate_errors():
+            found: Any = self.client.zmscore(self.keys["dead"], list(ids))
+        return sum(at is not None for at in found)
+
+    def waiting_tenants(self, count: int = 1_000) -> Iterator[list[str]]:
+        """All tenants with waiting jobs, in bounded pages; who has some all the while is met, perhaps twice."""
+        cursor = 0
+        while True:
+            with translate_errors():
+                found: Any = self.client.zscan(self.keys["tenants"], cursor, count=count)
+            cursor, page = found
+            names = [tenant.decode() for tenant, waiting in page if waiting > 0]
+            if names:
+                yield names
+            if cursor == 0:
+                return
 
     def dead_groups(self, *, offset: int, count: int) -> tuple[list[GroupEntry], int]:
         """A page of the groups of dead letters, by newest death; and how many groups there are. Two round trips."""
@@ -225,7 +274,7 @@ class Reads(ConfigurationReads):
             pipeline.zrevrangebyscore(keys["tenants"], "+inf", "(0", 0, MAX_TENANTS, withscores=True)
             pipeline.zcount(keys["tenants"], "(0", "+inf")
             pipeline.hgetall(keys["stats"])
-            pipeline.hmget(keys["leader"], "owner", "until")
+            pipeline.hmget(keys["leader"], "owner", "until", "fault")
             pipeline.hmget(keys["fence"], "epoch", "tick")
             pipeline.zrevrange(keys["workers"], 0, MAX_WORKERS - 1, withscores=True)
             pipeline.scard(keys["quarantine"])
@@ -233,10 +282,12 @@ class Reads(ConfigurationReads):
             pipeline.zcard(keys["ready"])
             pipeline.hmget(keys["conf"], "old", "moved")
             pipeline.zcard(keys["backlog"])
+            pipeline.zcard(keys["moving"])
+            pipeline.zcard(keys["timers"])
             pipeline.time()
             active, scheduled, dead, ended, *rest = pipeline.execute()
             waiting, tenants, tenant_count, stats, leader, term, workers, quarantined, *rest = rest
-            ingress, ready, change, parked, clock = rest
+            ingress, ready, change, parked, moving, throttled, clock = rest
             for worker, _ in workers:
                 pipeline.scard(keys[f"held:{worker.decode()}"])
                 pipeline.hgetall(keys[f"worker:{worker.decode()}"])
@@ -248,6 +299,7 @@ class Reads(ConfigurationReads):
             active=active,
             scheduled=scheduled,
             parked=parked,
+            throttled=throttled,
             dead=dead,
             ended=ended,
             tenants={tenant.decode(): int(number) for tenant, number in tenants},
@@ -263,10 +315,12 @@ class Reads(ConfigurationReads):
             ],
             stats={name.decode(): int(value) for name, value in stats.items()},
             leader=leader[0].decode() if leader[0] and until_ms > now_ms else "",
+            leader_fault=(leader[2] or b"").decode(),
             leader_until_ms=until_ms,
             leader_epoch=int(term[0] or 0),
             last_tick_ms=int(term[1] or 0),
             quarantined=quarantined,
+            moving=moving,
             ingress=ingress,
             ready=ready,
             reranking=change_of(*change),

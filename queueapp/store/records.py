@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from queueapp.store.waits import NONE, Waits
+
 Tier = Literal["start", "continue"]
 KEYS_MAX = 4
 """Concurrency keys of one job."""
@@ -120,6 +122,8 @@ class LeasedJob:
     deadline_ms: int
     max_attempts: int
     payload: bytes
+    waits: Waits = NONE
+    """What it waited for before this lease: since its submission, or since the attempt before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +166,9 @@ class Returned:
 
 
 Finish = Completed | Failed
-Word = Literal["done", "stale", "gone", "retry", "dead"]
-"""What a finish became: `done` (now or before), `retry` and `dead` for failures; `stale` and `gone` are refused."""
+Word = Literal["done", "stale", "gone", "retry", "dead", "cancelled"]
+"""What a finish became: `done` (now or before), `retry` and `dead` for failures, `cancelled` when the job had been told
+to stop; `stale` and `gone` are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +191,8 @@ class Cycle(Leases):
 
     finished: Sequence[Word]
     lost: Sequence[str]
+    cancelled: Sequence[str] = ()
+    """Jobs of this worker that were told to stop, in each answer anew until their leases end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +202,30 @@ class Moved:
     pending: int = 0
     dead: int = 0
     expired: int = 0
+    cancelled: int = 0
     more: bool = False
     next_due_ms: int = -1
     """Until the next one becomes due (`promote_due` only); -1 = none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departed:
+    """A job on its way to another pool."""
+
+    id: str
+    to: str
+    """Code and shard of that pool."""
+    packed: bytes | None
+    """All that `arrive` needs there; opaque here. None: its row cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obliterated:
+    """What a share of emptying a shard did."""
+
+    word: str
+    """running: nothing, because `jobs` run; more: go on at `cursor`; done."""
+    cursor: str
+    jobs: int
+    keys: int
+    """Keys that went, with those of jobs."""

@@ -12,16 +12,16 @@ from queueapp.policies.registry import DIRECT
 from queueapp.states import STATE_CODES, Outcome, State
 from queueapp.store.records import LeasedJob
 from queueapp.store.views import ErrorRecord, JobRecord
+from queueapp.store.waits import waits_of_job, waits_of_lease
 
 TIED = frozenset({"aging", "edf", "wfq"})
-"""Policies whose ranks may be equal: their members of queues and walks begin with the 12 digits of a number of
-submission (lua/include/shard.lua)."""
+"""Policies of the store whose ranks may be equal."""
 ERROR_FORM = re.compile(rb"(\w+)\|(\d+)\|(.*?)\|(\d+)\|(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Header and payload of `job:<id>`. `state` is the byte: p, s, i, or h when the run hash holds the state."""
+    """Header and payload of `job:<id>`. `state` is the byte: p, s, i, b, or h when the run hash holds the state."""
 
     state: str
     seq: int
@@ -52,7 +52,7 @@ def parse_row(text: bytes) -> Row:
     if not newline or len(parts) != 13 or parts[0][1:2] != "1":
         raise ValueError(f"not a row of this release: {header[:80]!r}")
     first, task, tenant, lane, priority, tier, cost, attempts, crashes, expires, deadline, keys, fingerprint = parts
-    submitted, _, delay = first[14:].partition("+")
+    submitted, _, delay = first[14:].partition("@")[0].partition("+")
     return Row(
         state=first[0],
         seq=int(first[2:14], 16),
@@ -74,15 +74,22 @@ def parse_row(text: bytes) -> Row:
     )
 
 
+def has_ties(policy: bytes | None) -> bool:
+    """Do the members of queues and walks begin with the 12 digits of a number of submission? So they do where ranks may
+    be equal: also under every policy that the store does not know itself (`pool.ties` of lua/include/shard.lua)."""
+    name = "tiered" if policy is None else policy.decode()
+    return name in TIED or name not in DIRECT
+
+
 def child_of(member: bytes, policy: bytes | None) -> str:
     """The tenant, lane or job behind a member of a walk or a queue in a shard under `policy`."""
-    text, name = member.decode(), "tiered" if policy is None else policy.decode()
-    return text[12:] if name in TIED or name not in DIRECT else text
+    text = member.decode()
+    return text[12:] if has_ties(policy) else text
 
 
 def leased_job(reply: Sequence[bytes | int], task_names: Mapping[bytes, str]) -> LeasedJob:
     """A row of the reply of `check_and_lease` or `cycle` (lua/include/lease.lua names its parts)."""
-    job_id, attempts, errors, crashes, leased, deadline, task, text, ready = reply
+    job_id, attempts, errors, crashes, leased, deadline, task, text, ready, waited = reply
     row = parse_row(text)  # type: ignore[arg-type]
     return LeasedJob(
         id=job_id.decode(),  # type: ignore[union-attr]
@@ -97,6 +104,7 @@ def leased_job(reply: Sequence[bytes | int], task_names: Mapping[bytes, str]) ->
         submitted_ms=row.submitted_ms,
         ready_ms=int(ready or row.due_ms),
         leased_ms=int(leased),
+        waits=waits_of_lease(waited.decode(), int(ready or row.due_ms), int(leased)),  # type: ignore[union-attr]
         deadline_ms=int(deadline),
         max_attempts=row.max_attempts,
         payload=row.payload,
@@ -171,10 +179,13 @@ def job_record(
         ready_ms=int(fields.get("rd", row.due_ms if row else submitted_ms)),
         first_leased_ms=first,
         leased_ms=int(fields.get("st", 0)),
+        waits=waits_of_job(submitted_ms, int(fields.get("st", 0)), fields),
         ended_ms=int(fields.get("te", 0)),
         due_ms=row.due_ms if row and state is State.BACKLOG else due_ms,
+        moved_to=fields.get("mv", ""),
         deadline_ms=row.deadline_ms if row else 0,
         worker=fields.get("w", ""),
+        cancelling_ms=int(fields.get("cx", 0)),
         max_attempts=row.max_attempts if row else 0,
         payload=row.payload if row else None,
         result=result,

@@ -6,18 +6,21 @@ lose work gets a warning.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import redis
 from redis.exceptions import NoPermissionError
 
-from queueapp.errors import StoreMisconfigured, StoreUnavailable
-from queueapp.store import connection, shards
+from queueapp.errors import StoreError, StoreMisconfigured, StoreUnavailable
+from queueapp.store import connection, scripts, shards
 from queueapp.store.connection import translate_errors
 from queueapp.store.store import Store
 
+logger = logging.getLogger(__name__)
+
 OLDEST = (7, 0)
-"""Redis 7.0: flags of scripts. Valkey reports 7.2 as the Redis version that it is compatible with."""
+"""Redis 7.0: functions, and flags of scripts. Valkey reports 7.2 as the Redis version that it is compatible with."""
 
 
 def check_server(client: redis.Redis) -> list[str]:
@@ -68,3 +71,25 @@ def check_scripts(pool: str) -> None:
     Runs one that has nothing to do and changes nothing: that a server answers PING is not enough. Gives up early.
     """
     Store(connection.reads(), shards.keys(pool)).extend_lease([], lease_ms=1000)
+
+
+def forget_old_functions(client: redis.Redis) -> None:
+    """Removes the libraries that other releases left: each release has its own, and the server keeps them for ever.
+
+    A process of such a release that still runs loads again what it misses. Where it is not permitted, they stay.
+    """
+    ours = {scripts.script(name).function for name in scripts.names()}
+    try:
+        with translate_errors():
+            listed: Any = client.execute_command("FUNCTION", "LIST", "LIBRARYNAME", f"{scripts.PREFIX}*")
+            names = [_library_name(entry) for entry in listed]
+            for name in names:
+                if name.startswith(scripts.PREFIX) and name not in ours:
+                    client.function_delete(name)
+    except StoreError as error:
+        logger.info("Functions of earlier releases stay on the server: %s", error)
+
+
+def _library_name(entry: Any) -> str:
+    fields = entry if isinstance(entry, dict) else dict(zip(entry[::2], entry[1::2], strict=True))
+    return bytes(fields[b"library_name"]).decode()

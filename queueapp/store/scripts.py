@@ -1,4 +1,4 @@
-"""Loads the Lua transitions: expands their includes, reads their header contracts, runs them by SHA.
+"""Loads the Lua transitions: expands their includes, reads their header contracts, makes functions of them.
 
 A script is `lua/<name>.lua`. Its first comment lines are a contract, which `tests/lua/test_contract.py` compares with
 the body, with `Store` and with `errors.REFUSALS`:
@@ -11,8 +11,9 @@ the body, with `Store` and with `errors.REFUSALS`:
     -- Refusals: …             codes of `{0, code, …}`
     -- Events: …               what else it writes that somebody waits for
 
-Callers pass arguments by name; a wrong or missing name is a TypeError before the server sees anything. A script that
-the server does not know (restart, failover, SCRIPT FLUSH) is loaded and called again; nothing has run by then.
+Callers pass arguments by name; a wrong or missing name is a TypeError before the server sees anything. Each is called
+as a function of the server (`libraries`) or, where the server takes no functions, as a script (`sending`): one text.
+What the server does not know (restart, failover, a flush) is loaded and called again; nothing has run by then.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
+from queueapp.store.libraries import library
+
 SCHEMA = "1"
 """Number of the layout of rows and keys that this release writes into a new shard."""
 EARLIER: tuple[str, ...] = ()
@@ -32,12 +35,18 @@ until `manage.py ductor upgrade` has converted it (`upgrades.py`). A script bran
 """
 
 
+OBLITERATING = "obliterating"
+"""Stands in place of a shard's schema while it is emptied; the script that does it is the only one that takes it."""
+
+
 def accepted() -> str:
     """ARGV[1] of every script: the schemas that this release works with, its own first."""
     return " ".join((SCHEMA, *EARLIER))
 
 
 Argument = str | bytes | int | float
+PREFIX = "ductor_"
+"""The names of all our libraries begin with it."""
 INCLUDE = re.compile(r'^--- @include "([a-z_]+)"\n', re.MULTILINE)
 CONTRACT = re.compile(r"^-- (KEYS|ARGV|Groups|Refusals|Events):[ ]?(.*)$", re.MULTILINE)
 GROUP = re.compile(r"([a-z_]+)\(([a-z_ ]+)\)")
@@ -51,6 +60,9 @@ class Script:
     title: str
     text: bytes
     sha: str
+    function: str
+    """Its name as a function, and that of its library; no other text has the same."""
+    library: bytes
     arguments: tuple[str, ...]
     """Names of ARGV after `schema` and `clock_ms`."""
     groups: Mapping[str, tuple[str, ...]]
@@ -68,7 +80,8 @@ class Script:
                 f"{self.name} takes {sorted(self.arguments)} and groups {sorted(self.groups)}, "
                 f"got {sorted(arguments)} and {sorted(groups)}"
             )
-        argv: list[Argument] = [accepted(), clock_ms]
+        schemas = f"{accepted()} {OBLITERATING}" if self.name == "obliterate" else accepted()
+        argv: list[Argument] = [schemas, clock_ms]
         argv.extend(arguments[name] for name in self.arguments)
         argv.extend(len(groups[name]) for name in self.groups)
         for name, fields in self.groups.items():
@@ -110,15 +123,29 @@ def script(name: str) -> Script:
     text = source(f"{name}.lua")
     contract = {key: value.strip() for key, value in CONTRACT.findall(text)}
     assembled = minify(expand(text)).encode()
+    sha = hashlib.sha1(assembled, usedforsecurity=False).hexdigest()
+    function = f"{PREFIX}{name}_{sha[:12]}"
     return Script(
         name=name,
         title=text.splitlines()[1].removeprefix(f"-- {name}: "),
         text=assembled,
-        sha=hashlib.sha1(assembled, usedforsecurity=False).hexdigest(),
+        sha=sha,
+        function=function,
+        library=library(function, *_parts(text)).encode(),
         arguments=tuple(contract["ARGV"].split()[2:]),
         groups={group: tuple(fields.split()) for group, fields in GROUP.findall(contract["Groups"])},
         refusals=frozenset(contract["Refusals"].split()),
     )
+
+
+def _parts(text: str) -> tuple[str, str, list[str]]:
+    """Of a script: what it includes before anything else, what it does with it, and its flags."""
+    shebang, *lines = text.splitlines(keepends=True)
+    first = next((number for number, line in enumerate(lines) if not line.startswith("--")), len(lines))
+    included: set[str] = set()
+    before, body = (expand("".join(part), included) for part in (lines[:first], lines[first:]))
+    flags = shebang.removeprefix("#!lua").strip().removeprefix("flags=")
+    return before, body, flags.split(",") if flags else []
 
 
 def names() -> list[str]:

@@ -1,4 +1,4 @@
-"""How a call reaches the server: by the script's digest, again with the same token when the reply was lost.
+"""How a call reaches the server: as a function, again with the same token when the reply was lost.
 
 `Store` inherits it. Errors come out as Ductor's own; a key of a wrong type is named. Safe to use from several threads.
 """
@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any, TypeVar
 
 import redis
 from redis.exceptions import ConnectionError as ServerGone
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import NoPermissionError, NoScriptError, OutOfMemoryError, ResponseError
 from redis.exceptions import TimeoutError as ServerSilent
 
 from queueapp.errors import StoreError
@@ -22,6 +23,17 @@ from queueapp.store.records import Word
 from queueapp.store.scripts import Argument
 
 T = TypeVar("T")
+
+
+SCRIPTS_S = 60.0
+"""So long calls go as scripts where the server took no function: not permitted to this user, or it is full. What makes
+room it must still run, and scripts it takes then."""
+
+
+def knows_no_function(error: ResponseError) -> bool:
+    """The server has not this function, has none at all, or does not permit them to this user."""
+    text = str(error).lower()
+    return isinstance(error, NoPermissionError) or "function not found" in text or "unknown command" in text
 
 
 def server_clock() -> int:
@@ -38,6 +50,8 @@ class Sender:
         self._clock_ms = clock_ms or server_clock
         self.resent = 0
         """Calls that were sent again because their reply was lost: it may have told what is told once."""
+        self._scripts_until = 0.0
+        """On the monotonic clock: until then calls go as scripts."""
 
     def _call(
         self,
@@ -86,11 +100,24 @@ class Sender:
         )
 
     def _send(self, call: Call[Any]) -> Reply:
-        arguments = (1, self.keys.prefix, *call.argv)
+        arguments: Any = (1, self.keys.prefix, *call.argv)
+        if monotonic() >= self._scripts_until:
+            try:
+                return self.client.fcall(call.script.function, *arguments)  # type: ignore[no-any-return]
+            except ResponseError as error:
+                if not knows_no_function(error):
+                    raise
+            try:
+                self.client.function_load(call.script.library.decode(), replace=True)
+                return self.client.fcall(call.script.function, *arguments)  # type: ignore[no-any-return]
+            except ResponseError as error:
+                if not (knows_no_function(error) or isinstance(error, OutOfMemoryError)):
+                    raise
+                self._scripts_until = monotonic() + SCRIPTS_S
         try:
-            return self.client.evalsha(call.script.sha, *arguments)  # type: ignore[no-any-return, arg-type]
+            return self.client.evalsha(call.script.sha, *arguments)  # type: ignore[no-any-return]
         except NoScriptError:
-            return self.client.eval(call.script.text, *arguments)  # type: ignore[no-any-return, arg-type]
+            return self.client.eval(call.script.text, *arguments)  # type: ignore[arg-type, no-any-return]
 
     def _run_all(self, batch: Sequence[Call[T]]) -> list[T]:
         """Several calls in one round trip. What the server did not know or did not answer is sent again by itself."""
@@ -100,10 +127,10 @@ class Sender:
             try:
                 pipeline = self.client.pipeline(transaction=False)
                 for call in batch:
-                    pipeline.evalsha(call.script.sha, 1, self.keys.prefix, *call.argv)
+                    pipeline.fcall(call.script.function, 1, self.keys.prefix, *call.argv)
                 replies: list[Any] = pipeline.execute(raise_on_error=False)
             except (ServerGone, ServerSilent):
-                replies = [NoScriptError()] * len(batch)
+                replies = [ServerGone()] * len(batch)
         return [
             self._run(call) if isinstance(reply, Exception) else call.result(reply)
             for call, reply in zip(batch, replies, strict=True)

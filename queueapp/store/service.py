@@ -15,11 +15,14 @@ from typing import Any
 
 import redis
 
+from queueapp.store.configuration import Rate
 from queueapp.store.configured import unpack_limits
 from queueapp.store.connection import translate_errors
 from queueapp.store.keys import ShardKeys
 from queueapp.store.reads import HEADER_BYTES
-from queueapp.store.rows import TIED, child_of, parse_row
+from queueapp.store.rows import child_of, has_ties, parse_row
+from queueapp.store.served import Minute, Part
+from queueapp.store.waits import NONE
 
 MINUTE_MS = 60_000
 WINDOW_MAX_S = 3_600
@@ -32,48 +35,6 @@ WAITS_READ = 500
 """Of how many tenants the first job is looked at: those in line that had least for their weight."""
 SHARE_S = 10
 """How long a reading keeps to its share of a large pool."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Minute:
-    """What the pool served in one minute, to all tenants together."""
-
-    start_ms: int
-    units: float
-    jobs: int
-    most_in_flight: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """What one tenant had in one minute, or in several (lua/include/service.lua)."""
-
-    units: float = 0.0
-    """Charges and their corrections; can be negative when what was charged earlier was corrected here."""
-    jobs: int = 0
-    largest: float = 0.0
-    """The largest charge of one job that was leased by its tenant's turn."""
-    corrections: int = 0
-    """Of such jobs."""
-    minimum_jobs: int = 0
-    """How many of the jobs were leased for a guaranteed minimum, which moves no turn."""
-    minimum_largest: float = 0.0
-    entered_ms: int = 0
-    """When it last entered the walk after a pause, a ceiling or a key had held it back; 0 = it did not."""
-
-    @classmethod
-    def unpacked(cls, packed: bytes, start_ms: int) -> Part:
-        units, jobs, largest, corrections, *more = packed.split(b"|")
-        minimum_jobs, minimum_largest, entered = more or (b"0", b"0", b"")
-        return cls(
-            units=float(units),
-            jobs=int(jobs),
-            largest=float(largest),
-            corrections=int(corrections),
-            minimum_jobs=int(minimum_jobs),
-            minimum_largest=float(minimum_largest),
-            entered_ms=start_ms + int(entered) if entered else 0,
-        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,6 +51,10 @@ class TenantService:
     weight: float = 1.0
     ceiling: int | None = None
     min_share: int = 0
+    dispatch_rate: Rate | None = None
+    """At which its jobs may start."""
+    token_ms: float | None = None
+    """When this lets its next job start; None = it holds nothing back."""
     paused: bool = False
     active: int | None = None
     """Its leased jobs, where a ceiling or a guaranteed minimum counts them."""
@@ -121,6 +86,7 @@ class TenantService:
             minimum_jobs=sum(part.minimum_jobs for part in parts),
             minimum_largest=max((part.minimum_largest for part in parts), default=0.0),
             entered_ms=max((part.entered_ms for part in parts), default=0),
+            waits=sum((part.waits for part in parts), NONE),
         )
 
     @property
@@ -217,8 +183,7 @@ def _read(reader: _Reader, window_s: float, tenants: Sequence[str], moment_ms: i
     shares = max(1, -(-(waiting_tenants - half) // half))
     others = half + half * (now_ms // 1000 // SHARE_S % shares)
     minutes, complete = _served(reader, numbers, others, half)
-    tied = policy is not None and policy.decode() in TIED
-    read_ms = _stand(reader, minutes, tied=tied, ring=policy == b"ring", weight=weight)
+    read_ms = _stand(reader, minutes, tied=has_ties(policy), ring=policy == b"ring", weight=weight)
     now_ms = moment_ms or read_ms
     _look_at_waits(reader, policy, float(v or 0) if policy == b"wfq" else None)
     return Service(
@@ -290,18 +255,20 @@ def _stand(reader: _Reader, minutes: list[Minute], *, tied: bool, ring: bool, we
         pipeline.hmget(keys["limits"], [f"t:{name}" for name in names])
         pipeline.zmscore(keys["blturns"], names)
         pipeline.zmscore(keys["blcturns"], names)
+        pipeline.zmscore(keys["timers"], [f"t:{name}" for name in names])
         if tied:
             pipeline.hmget(reader.in_line("heads"), names)
 
-    waiting, packed, fresh, continued, *heads = reader.send(limits) if names else ((), (), (), (), ())
-    for name, jobs, text, *parked in zip(names, waiting, packed, fresh, continued, strict=True):
+    waiting, packed, fresh, continued, tokens, *heads = reader.send(limits) if names else ((), (), (), (), (), ())
+    for name, jobs, text, token, *parked in zip(names, waiting, packed, tokens, fresh, continued, strict=True):
         entry = reader.of(name)
         entry.waiting, entry.parked = int(jobs or 0), any(due is not None for due in parked)
         entry.weight = float(weight or 1)
         if text is not None:
             stored = unpack_limits(text)
             entry.weight, entry.ceiling, entry.paused = stored.weight, stored.ceiling, stored.paused
-            entry.min_share = stored.min_share
+            entry.min_share, entry.dispatch_rate = stored.min_share, stored.dispatch_rate
+            entry.token_ms = token if stored.dispatch_rate is not None else None
     counted = [name for name in names if reader.of(name).ceiling is not None or reader.of(name).min_share]
     members = [(head or b"").decode() + name for name, head in zip(names, heads[0], strict=True)] if tied else names
 

@@ -22,6 +22,7 @@ from queueapp.store.leader_records import Reranked, Term
 from queueapp.store.records import (
     Completed,
     Cycle,
+    Departed,
     Enqueued,
     Failed,
     Finish,
@@ -29,6 +30,7 @@ from queueapp.store.records import (
     Leases,
     Moved,
     NewJob,
+    Obliterated,
     Returned,
     Word,
 )
@@ -88,29 +90,36 @@ class Store(Dispatching):
         return Cycle(
             finished=[word.decode() for word in reply[4]],
             lost=[job_id.decode() for job_id in reply[5]],
+            cancelled=list(dict.fromkeys([*reply[6].decode().split(), *(job_id.decode() for job_id in reply[7])])),
             **self._leases(reply),
         )
 
     def complete(self, finished: Sequence[Completed]) -> list[Word]:
-        """Active → ended (completed), for the current attempt only."""
+        """Active → ended (completed; cancelled when it was told to stop), for the current attempt only."""
         return self._words("complete", finished=[calls.finish_row(finish) for finish in finished])
 
     def fail(self, finished: Sequence[Failed]) -> list[Word]:
-        """Active → scheduled (another attempt) or dead, for the current attempt only."""
+        """Active → scheduled (another attempt), dead, or, told to stop before, ended; for the current attempt only."""
         return self._words("fail", finished=[calls.finish_row(finish) for finish in finished])
 
     def extend_lease(self, leases: Sequence[tuple[str, int]], lease_ms: int) -> list[str]:
-        """Moves the deadlines of `(id, attempts)`; answers the ids whose leases were lost."""
+        """Moves the deadlines of `(id, attempts)`; answers the ids whose leases were lost.
+
+        `cycle`, which workers call for this, also says which of the jobs were told to stop.
+        """
         return self._run(self._call("extend_lease", {"leases": leases}, calls.words, lease_ms=lease_ms))
 
     def partition_requeue(self, returned: Sequence[Returned]) -> list[Word]:
-        """Active → pending at the old place, or scheduled with a delay: given back unrun, nothing is counted."""
+        """Active → pending at the old place, or scheduled with a delay: given back unrun, nothing is counted.
+
+        One that was told to stop ends (cancelled).
+        """
         return self._words("partition_requeue", returned=[calls.returned_row(job) for job in returned])
 
     def partition_recover(self, limit: int = 100) -> Moved:
-        """Expired leases → pending, or dead when the crash budget is spent."""
-        pending, dead, more = self._run(self._call("partition_recover", limit=limit))
-        return Moved(pending=pending, dead=dead, more=bool(more))
+        """Expired leases → pending, dead when the crash budget is spent, or ended when the job was told to stop."""
+        pending, dead, more, cancelled = self._run(self._call("partition_recover", limit=limit))
+        return Moved(pending=pending, dead=dead, cancelled=cancelled, more=bool(more))
 
     def promote_due(self, limit: int = 100) -> Moved:
         """Scheduled jobs that are due → pending; waiting jobs past their expiry → ended (expired)."""
@@ -130,20 +139,69 @@ class Store(Dispatching):
     # -- by hand ---------------------------------------------------------------------------------------------------
 
     def cancel(self, ids: Sequence[str]) -> list[str]:
-        """Waiting jobs → ended (cancelled). Words: cancelled, already, active, gone."""
+        """Waiting jobs → ended (cancelled); active ones are told to stop. Words: cancelled, stopping, already, gone."""
         return self._by_id("cancel", ids)
 
-    def retry_from_dlq(self, ids: Sequence[str]) -> list[str]:
-        """Dead → pending with fresh budgets. Words: retried, skipped (another has its singleton), already, gone."""
-        return self._by_id("retry_from_dlq", ids)
+    def retry_from_dlq(self, ids: Sequence[str], *, first_ms: float = 0, gap_ms: float = 0) -> list[str]:
+        """Dead → pending with fresh budgets. Words: retried, skipped (another has its singleton), already, gone.
+
+        With a gap they become scheduled: the first due in `first_ms`, each further one `gap_ms` after the one before.
+        """
+        answers: list[str] = []
+        for first in range(0, len(ids), calls.MAX_IDS_PER_CALL):
+            page = ids[first : first + calls.MAX_IDS_PER_CALL]
+            answers += self._by_id("retry_from_dlq", page, first_ms=first_ms + first * gap_ms, gap_ms=gap_ms)
+        return answers
 
     def discard(self, ids: Sequence[str]) -> list[str]:
         """Dead → ended (discarded). Words: discarded, already, gone."""
         return self._by_id("discard", ids)
 
+    def cut(self, tenant: str, submission: int, ttl_ms: int) -> int:
+        """Waiting jobs of a tenant up to this number of submission are cancelled when met, for `ttl_ms`; 0 takes it
+        back. Answers how many tenants are cut.
+        """
+        return int(self._run(self._call("cut", tenant=tenant, seq=submission, ttl_ms=ttl_ms))[0])
+
     def move_to_dlq(self, ids: Sequence[str], reason: str) -> list[str]:
         """Waiting jobs → dead, for `reason` (a short word). Words: moved, already, active, gone."""
         return self._by_id("move_to_dlq", ids, reason=reason)
+
+    def depart(self, ids: Sequence[str], to: str) -> list[str]:
+        """Waiting jobs leave for the pool with this code and shard. Words: moving, held, active, already, gone."""
+        return self._by_id("depart", ids, to=to)
+
+    def departed(self, most: int = 250) -> list[Departed]:
+        """Those that left and have not arrived, the longest on their way first; at most about a megabyte of them."""
+        (found,) = self._run(self._call("departed", most=most))
+        return [Departed(id=job_id.decode(), to=to.decode(), packed=packed or None) for job_id, to, packed in found]
+
+    def arrive(self, jobs: Sequence[tuple[str, bytes]]) -> list[str]:
+        """Jobs `(id, packed)` that left another pool are here now. Words: arrived, exists (they came before)."""
+        (words,) = self._run(self._call("arrive", {"jobs": jobs}))
+        return [word.decode() for word in words]
+
+    def arrived(self, ids: Sequence[str]) -> list[str]:
+        """The other pool has them: moving → ended (moved). Words: moved, already, gone."""
+        return self._by_id("arrived", ids)
+
+    def erase(self, tenant: str, ids: Sequence[str]) -> list[str]:
+        """Jobs of a tenant, in whatever state → gone, with all that was kept of them. Words: erased, other, gone."""
+        return self._by_id("erase", ids, tenant=tenant)
+
+    def erase_traces(self, tenant: str, cursor: str = "0", limit: int = 1_000) -> tuple[str, int]:
+        """A share of what the shard keeps of a tenant beside its jobs → gone. The next cursor, "0" = done; how many."""
+        then, number = self._run(self._call("erase_traces", tenant=tenant, cursor=cursor, limit=limit))
+        return then.decode(), number
+
+    def obliterate(self, token: str, *, force: bool, cursor: str = "0", limit: int = 1_000) -> Obliterated:
+        """A share of emptying the shard. Meanwhile other calls are refused (`Obliterating`). While jobs run: nothing,
+        unless `force`. `token` names the run, so that the repeat of its last share does not begin another.
+        """
+        word, then, jobs, keys = self._run(
+            self._call("obliterate", token=token, force=int(force), cursor=cursor, limit=limit)
+        )
+        return Obliterated(word=word.decode(), cursor=then.decode(), jobs=jobs, keys=keys)
 
     def configure(
         self,
@@ -175,7 +233,7 @@ class Store(Dispatching):
         return int(self._run(self._call("forget", worker=worker))[0])
 
     def save(self, job_id: str, attempts: int, fields: Mapping[str, bytes]) -> Word:
-        """Progress or metadata of a running job, under its lease."""
+        """Progress, metadata or checkpoint of a running job, under its lease."""
         reply = self._run(self._call("save", {"fields": list(fields.items())}, id=job_id, attempts=attempts))
         word: Word = reply[0].decode()
         return word
@@ -184,13 +242,13 @@ class Store(Dispatching):
         """Takes the lease of leadership when it is free or expired. Raises `LeaseHeld`."""
         return self._lead("acquire", owner, nonce, ttl_ms)
 
-    def lead_renew(self, nonce: str, ttl_ms: int) -> Term:
-        """Renews it. Raises `Fenced` when another term has begun."""
-        return self._lead("renew", "", nonce, ttl_ms)
+    def lead_renew(self, nonce: str, ttl_ms: int, fault: str = "") -> Term:
+        """Renews it. `fault`: why this leader cannot dispatch, for people. Raises `Fenced` when another term began."""
+        return self._lead("renew", "", nonce, ttl_ms, fault)
 
     def lead_release(self, nonce: str) -> bool:
         """Gives it up and wakes a standby; False when it was not ours any more."""
-        reply = self._run(self._call("lead", verb="release", owner="", nonce=nonce, ttl_ms=0))
+        reply = self._run(self._call("lead", verb="release", owner="", nonce=nonce, ttl_ms=0, fault=""))
         return bool(reply[0])
 
     # -- results, retention, inspection ----------------------------------------------------------------------------
@@ -250,11 +308,14 @@ class Store(Dispatching):
         task: str = "",
         reason: str = "",
         group: str = "",
+        lane: str = "",
+        submitted_by_ms: int = 0,
     ) -> Page:
         """A page of an index of jobs, `dead` for example, by (score, id). Changes nothing.
 
         Conditions are looked up in the rows, at most `looks` of them: a page may hold fewer than `count` and not be the
-        last. `after` stays right whatever came or went meanwhile; `skip` counts from the beginning.
+        last. `after` stays right whatever came or went meanwhile; `skip` counts from the beginning. `before_ms` leaves
+        out scores from there on, `submitted_by_ms` jobs that were submitted later.
         """
         score, job_id = after or ("", "")
         size, found, position, last_score, last_id = self._run(
@@ -272,6 +333,8 @@ class Store(Dispatching):
                 task=task,
                 reason=reason,
                 group=group,
+                lane=lane,
+                latest=submitted_by_ms,
             )
         )
         return Page(
@@ -312,8 +375,8 @@ class Store(Dispatching):
 
     # -- how calls are made ----------------------------------------------------------------------------------------
 
-    def _lead(self, verb: str, owner: str, nonce: str, ttl_ms: int) -> Term:
-        epoch, ttl = self._run(self._call("lead", verb=verb, owner=owner, nonce=nonce, ttl_ms=ttl_ms))
+    def _lead(self, verb: str, owner: str, nonce: str, ttl_ms: int, fault: str = "") -> Term:
+        epoch, ttl = self._run(self._call("lead", verb=verb, owner=owner, nonce=nonce, ttl_ms=ttl_ms, fault=fault))
         return Term(epoch=epoch, nonce=nonce, ttl_ms=ttl)
 
     def _leases(self, reply: Reply) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any
 import redis
 from redis.exceptions import WatchError
 
-from queueapp.errors import SchemaMismatch, StoreError, Upgrading
+from queueapp.errors import Obliterating, SchemaMismatch, StoreError, Upgrading
 from queueapp.store import scripts
 from queueapp.store.connection import translate_errors
 from queueapp.store.keys import ShardKeys
@@ -84,6 +84,11 @@ class Progress:
 def mismatch(schema: str, script: str = "") -> StoreError:
     """The refusal of a script that met another schema than those of its release."""
     note = f" ({script})" if script else ""
+    if schema == scripts.OBLITERATING:
+        return Obliterating(
+            "The pool is being emptied: nothing can be done with it until `manage.py ductor obliterate` is through. If "
+            f"that was interrupted, run it again: it goes on.{note}"
+        )
     if ">" in schema:
         source, _, target = schema.partition(">")
         return Upgrading(
@@ -105,6 +110,8 @@ def plan(client: redis.Redis, keys: ShardKeys) -> Plan:
     """What has to be done to this shard. Raises SchemaMismatch when it is newer than this release, or too old."""
     with translate_errors():
         schema = _text(client.hget(keys["conf"], "schema"))
+    if schema == scripts.OBLITERATING:
+        raise mismatch(schema)
     steps = []
     at = schema.partition(">")[0]
     if schema and _newer(schema.rpartition(">")[2]):

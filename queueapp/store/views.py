@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from queueapp.states import Outcome, State
+from queueapp.store.waits import Waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +49,17 @@ class JobRecord:
     """Since when it could have been leased: submitted, or when its time came, or when it went back to wait."""
     first_leased_ms: int = 0
     leased_ms: int = 0
+    waits: Waits | None = None
+    """What it waited for until its newest lease; None while it was never leased."""
     ended_ms: int = 0
     due_ms: int = 0
+    moved_to: str = ""
+    """Of a job that is moving or moved: prefix (code and shard) of the pool where it goes on, under the same id."""
     deadline_ms: int = 0
     """The moment it should have ended by; 0 = none, or not known any more: an ended row does not keep it."""
     worker: str = ""
+    cancelling_ms: int = 0
+    """When it was told to stop while it ran; 0 = it was not."""
     max_attempts: int = 0
     """0 = not known any more: an ended row does not keep it."""
     payload: bytes | None = None
@@ -61,6 +68,11 @@ class JobRecord:
     errors: Sequence[ErrorRecord] = ()
     data: Mapping[str, bytes] = field(default_factory=dict)
     """`progress`, `metadata`: JSON that the task saved."""
+
+    @property
+    def cancelling(self) -> bool:
+        """It runs, and was told to stop: however its lease ends, the job ends as cancelled."""
+        return self.state is State.ACTIVE and self.cancelling_ms > 0
 
 
 Cursor = tuple[str, str]
@@ -153,6 +165,8 @@ class PoolOverview:
     active: int
     scheduled: int
     parked: int
+    throttled: int
+    """Tenants and lanes that a dispatch rate holds back, or did until a moment ago."""
     dead: int
     ended: int
     tenants: Mapping[str, int]
@@ -163,12 +177,16 @@ class PoolOverview:
     stats: Mapping[str, int]
     leader: str
     """Owner of a lease of leadership that is in force; empty = nobody leads."""
+    leader_fault: str
+    """Why the leader cannot dispatch, as it said at its last renewal; empty = it can."""
     leader_until_ms: int
     leader_epoch: int
     """Number of the newest term, whether it is in force or not: the moment in ms at which it began; 0 = none yet."""
     last_tick_ms: int
     """When a leader last took or renewed the lease of leadership; 0 = never."""
     quarantined: int
+    moving: int
+    """Jobs on their way to another pool."""
     ingress: int
     """Entries that wait for a leader; those of jobs that were cancelled meanwhile go when it meets them."""
     ready: int

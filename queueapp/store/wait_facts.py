@@ -12,7 +12,7 @@ from typing import Any
 
 from queueapp.states import State
 from queueapp.store.configuration import Rate
-from queueapp.store.rates import unpack_front
+from queueapp.store.rates import unpack_dispatch, unpack_front
 from queueapp.store.rows import job_record, parse_row
 from queueapp.store.views import JobRecord
 
@@ -69,6 +69,17 @@ class RateFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenFacts:
+    """A dispatch rate that lets no job start now."""
+
+    scope: str
+    """As in `RateFacts`."""
+    rate: Rate
+    until_ms: int
+    """From then on it lets one start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitFacts:
     """One job and all that decides when it runs. What does not concern its state is left at its default."""
 
@@ -98,13 +109,15 @@ class WaitFacts:
     keys: tuple[KeyFacts, ...] = ()
     rates: tuple[RateFacts, ...] = ()
     """Of a parked job: those that it had to conform to and that are still there."""
+    throttled: tuple[TokenFacts, ...] = ()
+    """The dispatch rates of a pending job that let it not start now."""
     continues: bool = False
     """It stands among the work of its lane that has begun (tier `continue`)."""
-    parked: bool = False
+    aside: bool = False
     """It stands aside with the jobs of its lane that have the same keys, until one of these is offered to them."""
     place: int | None = None
-    """How many jobs of its lane and tier stand before it; when it is parked, of those beside it. None: it stands in no
-    queue."""
+    """How many jobs of its lane and tier stand before it; when it stands aside, of those beside it. None: it stands in
+    no queue."""
     place_exact: bool = True
     """False: there are at least so many."""
     old_policy: str = ""
@@ -192,8 +205,13 @@ def _facts(now_ms: int, record: JobRecord, expires_ms: int, said: Mapping[str, A
             for scope, packed in said.get("rates", ())
             if (rate := unpack_front(packed)[0]) is not None
         ),
+        throttled=tuple(
+            TokenFacts(scope=scope.decode(), rate=rate, until_ms=int(moment))
+            for scope, packed, moment in said.get("tokens", ())
+            if (rate := unpack_dispatch(packed.decode())) is not None
+        ),
         continues=bool(said.get("continues", 0)),
-        parked="parked" in said,
+        aside="parked" in said,
         place=_maybe(said, "place"),
         place_exact="place_at_least" not in said,
         old_policy=said.get("old_policy", b"").decode(),

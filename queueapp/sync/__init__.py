@@ -17,9 +17,22 @@ from queueapp.sync.comparison import repair
 from queueapp.sync.delivery import overview, seen_pools
 from queueapp.sync.guard import Kept, kept
 from queueapp.sync.intent import ensure_pools
+from queueapp.sync.pausing import Paused, pause, resume
 from queueapp.sync.renaming import rename
 
-__all__ = ["Kept", "connect", "ensure_pools", "kept", "overview", "rename", "repair", "seen_pools"]
+__all__ = [
+    "Kept",
+    "Paused",
+    "connect",
+    "ensure_pools",
+    "kept",
+    "overview",
+    "pause",
+    "rename",
+    "repair",
+    "resume",
+    "seen_pools",
+]
 
 
 def connect() -> None:

@@ -83,11 +83,14 @@ def _pass(limit: int) -> int:
             _turn = Turn(pool=name)
         try:
             found = look(name, _turn, limit)
-            rewritten += bring(name, found)
+            try:
+                rewritten += bring(name, found)
+            except InvalidOption as error:  # all but the policy is in force, and the next page has its turn
+                fault = error
         except OldVersion:
             # Somebody saved meanwhile, so that what was read may be old. The next pass looks at the same records again.
             break
-        except (StoreError, InvalidOption) as error:
+        except StoreError as error:
             if isinstance(error, StoreUnavailable) and not isinstance(error, Upgrading):
                 raise
             fault = error
@@ -152,7 +155,10 @@ def look(name: str, turn: Turn, limit: int) -> Found:
 
 
 def bring(name: str, found: Found) -> int:
-    """Writes what was found to differ; how many records. A policy that must wait is not counted."""
+    """Writes what was found to differ; how many records. A policy that must wait is not counted.
+
+    Raises InvalidOption for a policy that cannot be, when all else is in force.
+    """
     if found.pool is None and not found.scopes and not found.keys:
         return 0
     complete = write(name, found.version, found.pool, found.scopes, found.keys)

@@ -18,7 +18,7 @@ from django.db import connections
 from django.db.models.signals import post_delete, post_save
 
 from queueapp.conf import settings
-from queueapp.errors import DuctorError, OldVersion, StoreUnavailable
+from queueapp.errors import DuctorError, InvalidOption, OldVersion, StoreUnavailable
 from queueapp.models import KeyLimit, Pool, Tenant, TenantLimits
 from queueapp.store import connection, shards
 from queueapp.store.views import PoolOverview
@@ -163,7 +163,11 @@ def _try(changes: _Changes) -> None:
     deadline = time.monotonic() + TRY_S
     try:
         for touched in _by_pool(changes):
-            _push(touched, deadline)
+            try:
+                _push(touched, deadline)
+            except InvalidOption as error:
+                facts = {"pool": touched.name, "code": error.code}
+                logger.warning("saved, and in force but for the policy: %s", error, extra=facts)
     except DuctorError as error:
         _quiet_until = time.monotonic() + QUIET_S
         logger.warning(

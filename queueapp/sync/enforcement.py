@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from queueapp.errors import OldVersion
+from queueapp.errors import InvalidOption, OldVersion
 from queueapp.store.configuration import ScopeLimits
 from queueapp.sync.comparison import Found, Turn, bring, look, scope_of
+from queueapp.sync.intent import policy_fault
 
 PAGE = 10_000
 TRIES = 3
@@ -46,9 +47,10 @@ class Enforced:
 
 
 def enforce(pools: Sequence[str], *, dry_run: bool = False) -> Iterator[Enforced]:
-    """Bring each pool into force, or with `dry_run` only compare. Raises StoreError, OldVersion among
-    them, and InvalidOption for a policy that cannot be.
+    """Bring each pool into force, or with `dry_run` only compare. Raises StoreError, OldVersion among them, and in the
+    end InvalidOption for a policy that cannot be, when all else is in force.
     """
+    fault: InvalidOption | None = None
     for pool in pools:
         differences: list[Difference] = []
         policy_waits = False
@@ -56,10 +58,13 @@ def enforce(pools: Sequence[str], *, dry_run: bool = False) -> Iterator[Enforced
         done = False
         while not done:
             found, waits = _page(pool, turn, dry_run=dry_run)
+            fault = fault or (policy_fault(pool, found.pool) if found.pool is not None else None)
             differences += _differences(found, with_pool=turn == Turn(pool=pool))
             policy_waits |= waits
             turn, done = found.then, found.done
         yield Enforced(pool=pool, differences=differences, policy_waits=policy_waits)
+    if fault is not None:
+        raise fault
 
 
 def _page(pool: str, turn: Turn, *, dry_run: bool) -> tuple[Found, bool]:
@@ -76,7 +81,10 @@ def _once(pool: str, turn: Turn, *, dry_run: bool) -> tuple[Found, bool]:
     found = look(pool, turn, PAGE)
     if dry_run:
         return found, False
-    return found, bring(pool, found) < len(found.scopes) + len(found.keys) + (found.pool is not None)
+    try:
+        return found, bring(pool, found) < len(found.scopes) + len(found.keys) + (found.pool is not None)
+    except InvalidOption:  # told when all pools had their turn
+        return found, False
 
 
 def _differences(found: Found, *, with_pool: bool) -> Iterator[Difference]:

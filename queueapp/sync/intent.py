@@ -51,10 +51,10 @@ def ensure_pools() -> list[str]:
     made = []
     for name in sorted(conf.known_pools() - set(Pool.objects.values_list("name", flat=True))):
         try:
-            Pool(name=name, **_from_settings(name)).full_clean()
+            Pool(name=name, **settings_of(name)).full_clean()
         except ValidationError as error:
             raise ImproperlyConfigured(f'DUCTOR["POOLS"]["{name}"]: {" ".join(error.messages)}') from error
-        if Pool.objects.get_or_create(name=name, defaults=_from_settings(name))[1]:
+        if Pool.objects.get_or_create(name=name, defaults=settings_of(name))[1]:
             made.append(name)
     return made
 
@@ -62,20 +62,9 @@ def ensure_pools() -> list[str]:
 def wanted_pool(name: str) -> PoolConf:
     """What SQL says of a pool; without a row what the settings say, which is also what its row would begin with.
 
-    Raises InvalidOption for a policy that the store must not be told of. Whether one of your own keeps to what a policy
-    must do is not looked at here: a fault in it must not hold back a pause.
+    Its policy may be one that the store must not be told of (`policy_fault`).
     """
-    pool = Pool.objects.filter(name=name).first() or Pool(name=name, **_from_settings(name))
-    if pool.policy not in POLICIES and pool.policy not in conf.settings.policies:
-        raise InvalidOption(
-            f"The policy {pool.policy!r} of the pool {name!r} is none; "
-            f"there are {', '.join(sorted({*POLICIES, *conf.settings.policies}))}."
-        )
-    if pool.policy not in DIRECT and pool.dispatch != Pool.Dispatch.SCHEDULED:
-        raise InvalidOption(
-            f"The policy {pool.policy!r} of the pool {name!r} needs scheduled dispatch: set its dispatch to "
-            f"“scheduled”, or take one of {', '.join(sorted(DIRECT))}."
-        )
+    pool = Pool.objects.filter(name=name).first() or Pool(name=name, **settings_of(name))
     return PoolConf(
         policy=pool.policy,
         by=pool.edf_by,
@@ -90,6 +79,22 @@ def wanted_pool(name: str) -> PoolConf:
         default_cost=float(pool.default_cost),
         default_weight=float(pool.default_weight),
     )
+
+
+def policy_fault(name: str, pool: PoolConf) -> InvalidOption | None:
+    """Why the store must not be told of the policy that SQL asks for. Whether one of your own keeps to what a policy
+    must do is not looked at here."""
+    if pool.policy not in POLICIES and pool.policy not in conf.settings.policies:
+        return InvalidOption(
+            f"The policy {pool.policy!r} of the pool {name!r} is none; "
+            f"there are {', '.join(sorted({*POLICIES, *conf.settings.policies}))}."
+        )
+    if pool.policy not in DIRECT and pool.dispatch != "scheduled":
+        return InvalidOption(
+            f"The policy {pool.policy!r} of the pool {name!r} needs scheduled dispatch: set its dispatch to "
+            f"“scheduled”, or take one of {', '.join(sorted(DIRECT))}."
+        )
+    return None
 
 
 def wanted_scopes(name: str, scopes: Iterable[Scope]) -> list[ScopeLimits]:
@@ -114,6 +119,7 @@ def scope_limits(row: TenantLimits) -> ScopeLimits:
         min_share=row.min_share,
         paused=row.paused,
         rate=row.asked_rate,
+        dispatch_rate=row.asked_dispatch_rate,
         backlog_limit=row.backlog_limit,
     )
 
@@ -131,7 +137,11 @@ def wanted_keys(name: str, patterns: Iterable[str]) -> list[KeyLimits]:
 def key_limits(row: KeyLimit) -> KeyLimits:
     """What one row asks for."""
     return KeyLimits(
-        pattern=digest(row.pattern), text=row.pattern, max_in_flight=row.max_in_flight, rate=row.asked_rate
+        pattern=digest(row.pattern),
+        text=row.pattern,
+        max_in_flight=row.max_in_flight,
+        rate=row.asked_rate,
+        dispatch_rate=row.asked_dispatch_rate,
     )
 
 
@@ -145,25 +155,32 @@ def write(
     """Bring it into force under one version, in calls of bounded size.
 
     False: all of it but the policy and its parameters, because waiting jobs still move over to the policy before.
+    InvalidOption: all of it but the policy, which is none. A pause, a ceiling or a limit waits for neither.
     OldVersion: somebody wrote something later, and nothing more of this is written.
     """
     store = shards.store(name)
     complete = True
+    fault: InvalidOption | None = None
     if pool is not None:
+        fault = policy_fault(name, pool)
         try:
-            store.configure(version, pool=pool)
+            if fault is None:
+                store.configure(version, pool=pool)
         except PolicyBusy:
-            # The policy waits for the end of the change before it; a pause or a ceiling set with it must not.
+            complete = False
+        if fault is not None or not complete:
             kept = shards.reads(name).configured()
             # One that only a leader can run keeps its leader.
             dispatch = pool.dispatch if kept.policy in DIRECT else kept.dispatch
             former = replace(pool, policy=kept.policy, by=kept.by, step_ms=kept.step_ms, dispatch=dispatch)
-            store.configure(version, pool=former)
-            complete = False
+            if former != kept:
+                store.configure(version, pool=former)
     for chunk in chunks(scopes, CHUNK):
         store.configure(version, scopes=chunk)
     for key_chunk in chunks(keys, CHUNK):
         store.configure(version, keys=key_chunk)
+    if fault is not None:
+        raise fault
     return complete
 
 
@@ -172,6 +189,6 @@ def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
         yield items[start : start + size]
 
 
-def _from_settings(name: str) -> dict[str, Any]:
+def settings_of(name: str) -> dict[str, Any]:
     """The values of `DUCTOR["POOLS"][name]`, by field of Pool."""
     return dict(conf.settings.pools.get(name, {}))

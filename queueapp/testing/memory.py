@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from queueapp.errors import WaitTimeout
 from queueapp.moments import now_ms
+from queueapp.producer.saved import CHECKPOINT
 from queueapp.states import Outcome, State
 from queueapp.store import shards
 from queueapp.store.records import (
@@ -53,13 +54,15 @@ class Row:
     result: bytes | None = None
     charged: float = 0
     data: dict[str, bytes] = field(default_factory=dict)
+    checkpoint: bytes | None = None
+    cancelling_ms: int = 0
 
     @property
     def waits(self) -> bool:
-        return self.state in {State.PENDING, State.SCHEDULED}
+        return self.state.waits
 
     def end(self, outcome: Outcome, at_ms: int) -> None:
-        self.state, self.outcome, self.ended_ms = State.ENDED, outcome, at_ms
+        self.state, self.outcome, self.ended_ms, self.checkpoint = State.ENDED, outcome, at_ms, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +80,8 @@ class MemoryShard:
         self.pool = pool
         self._lock = threading.RLock()
         self._rows: dict[str, Row] = {}
-        self._keys: dict[tuple[str, str], str] = {}
-        """(tenant, digest of an idempotency key) → the id of its job."""
+        self._keys: dict[tuple[str, str], tuple[str, str]] = {}
+        """(tenant, digest of an idempotency key) → the id of its job, and the fingerprint of the call."""
         self._windows: dict[tuple[str, str], Window] = {}
         """(tenant, digest of a debounce) → what it is waiting with."""
 
@@ -99,14 +102,15 @@ class MemoryShard:
     def _take(self, job: NewJob) -> Enqueued:
         key = (job.tenant, job.idempotency)
         if job.id not in self._rows and job.idempotency and key in self._keys:
-            first = self._rows[self._keys[key]].job
-            same = first.fingerprint == job.fingerprint
-            return Enqueued(outcome="exists" if same else "conflict", id=first.id)
+            first, fingerprint = self._keys[key]
+            return Enqueued(outcome="exists" if fingerprint == job.fingerprint else "conflict", id=first)
         if job.id not in self._rows:
             now = now_ms()
             due_ms = now + job.delay_ms if job.delay_ms else job.due_ms
             if job.debounce is not None:
                 if (debounced := self._debounce(job, job.debounce, now, due_ms)) is not None:
+                    if job.idempotency:
+                        self._keys[key] = (debounced.id, job.fingerprint)
                     return debounced
                 due_ms = max(due_ms, now + job.debounce.period_ms)
             if job.singleton is not None and (skipped := self._skip(job, job.singleton, now)) is not None:
@@ -114,7 +118,7 @@ class MemoryShard:
             if job.debounce is not None:
                 self._windows[job.tenant, job.debounce.digest] = Window(id=job.id, first_ms=now)
             if job.idempotency:
-                self._keys[key] = job.id
+                self._keys[key] = (job.id, job.fingerprint)
             state = State.SCHEDULED if due_ms > now else State.PENDING
             self._rows[job.id] = Row(job=job, state=state, submitted_ms=now, due_ms=due_ms)
         return Enqueued(outcome="enqueued", id=job.id)
@@ -140,7 +144,24 @@ class MemoryShard:
             return next((Enqueued(outcome="skipped", id=row.job.id) for row in waiting + running), None)
         for row in waiting:
             row.end(Outcome.REPLACED, now)
+        for row in running if use.mode == "replace" else ():
+            row.cancelling_ms = row.cancelling_ms or now
         return None
+
+    def cancel(self, ids: Sequence[str]) -> list[str]:
+        with self._lock:
+            return [self._cancel(self._rows.get(job_id)) for job_id in ids]
+
+    def _cancel(self, row: Row | None) -> str:
+        if row is None:
+            return "gone"
+        if row.waits:
+            row.end(Outcome.CANCELLED, now_ms())
+            return "cancelled"
+        if row.state is not State.ACTIVE:
+            return "already"
+        row.cancelling_ms = row.cancelling_ms or now_ms()
+        return "stopping"
 
     def await_result(self, job_id: str, waiter: str) -> bool:
         row = self._rows.get(job_id)
@@ -160,6 +181,10 @@ class MemoryShard:
 
     def jobs(self, ids: Sequence[str]) -> list[JobRecord | None]:
         return [self.job(job_id) for job_id in ids]
+
+    def checkpoint(self, job_id: str) -> bytes | None:
+        row = self._rows.get(job_id)
+        return row.checkpoint if row is not None else None
 
     # -- for workers -----------------------------------------------------------------------------------------------
 
@@ -193,6 +218,11 @@ class MemoryShard:
                 now_ms=now_ms(),
                 finished=words,
                 lost=[],
+                cancelled=[
+                    row.job.id
+                    for row in self._rows.values()
+                    if row.cancelling_ms and row.state is State.ACTIVE and row.worker == worker
+                ],
             )
 
     def finish(self, finish: Finish) -> Word:
@@ -202,19 +232,24 @@ class MemoryShard:
             if row.state is not State.ACTIVE or row.attempts != finish.attempts:
                 return "stale"
             row.charged = max(1.0, finish.cost or row.job.cost or finish.run_ms)
+            if row.cancelling_ms:
+                if isinstance(finish, Failed):
+                    self._note(row, finish)
+                row.end(Outcome.CANCELLED, now_ms())
+                return "cancelled"
             if isinstance(finish, Completed):
                 row.result = finish.result
                 row.end(Outcome.COMPLETED, now_ms())
                 return "done"
             return self._fail(row, finish)
 
+    def _note(self, row: Row, failed: Failed) -> int:
+        now, detail = now_ms(), json.loads(failed.error)
+        row.errors.append(ErrorRecord(kind="error", attempt=row.attempts, worker=row.worker, at_ms=now, detail=detail))
+        return now
+
     def _fail(self, row: Row, failed: Failed) -> Word:
-        now = now_ms()
-        row.errors.append(
-            ErrorRecord(
-                kind="error", attempt=row.attempts, worker=row.worker, at_ms=now, detail=json.loads(failed.error)
-            )
-        )
+        now = self._note(row, failed)
         if failed.retry_ms is None or len(row.errors) >= row.job.max_attempts:
             row.state, row.reason, row.ended_ms = State.DEAD, failed.reason, now
             return "dead"
@@ -223,16 +258,23 @@ class MemoryShard:
 
     def partition_requeue(self, returned: Sequence[Returned]) -> list[Word]:
         with self._lock:
-            for job in returned:
-                self._rows[job.id].state, self._rows[job.id].charged = State.PENDING, 0
-            return ["done"] * len(returned)
+            return [self._give_back(self._rows[job.id]) for job in returned]
+
+    def _give_back(self, row: Row) -> Word:
+        row.charged = 0
+        if row.cancelling_ms:
+            row.end(Outcome.CANCELLED, now_ms())
+            return "cancelled"
+        row.state = State.PENDING
+        return "done"
 
     def save(self, job_id: str, attempts: int, fields: Mapping[str, bytes]) -> Word:
         with self._lock:
             row = self._rows[job_id]
             if row.state is not State.ACTIVE or row.attempts != attempts:
                 return "stale"
-            row.data.update(fields)
+            row.data.update({name: value for name, value in fields.items() if name != CHECKPOINT})
+            row.checkpoint = fields.get(CHECKPOINT, row.checkpoint)
             return "done"
 
     def register(self, worker: str, info: Mapping[str, str], ttl_ms: int) -> None: ...
@@ -289,6 +331,9 @@ class AsyncShard:
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return self._shard.enqueue(jobs)
+
+    async def cancel(self, ids: Sequence[str]) -> list[str]:
+        return self._shard.cancel(ids)
 
     async def await_result(self, job_id: str, waiter: str) -> bool:
         return self._shard.await_result(job_id, waiter)
@@ -347,6 +392,7 @@ def _record(row: Row) -> JobRecord:
         due_ms=row.due_ms if row.state is State.SCHEDULED else 0,
         deadline_ms=0 if over else row.job.deadline_ms,
         worker=row.worker,
+        cancelling_ms=row.cancelling_ms,
         max_attempts=row.job.max_attempts,
         payload=None if over else row.job.payload,
         result=row.result,

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from queueapp.compat import TaskError, TaskResultStatus, task_finished, task_started
-from queueapp.errors import Concealed
+from queueapp.errors import Concealed, JobCancelled
 from queueapp.producer.results import DuctorResult, running_result
 from queueapp.producer.task import DuctorTask
 from queueapp.worker.outcome import HIDDEN_MESSAGE, class_path
@@ -34,6 +34,12 @@ class Announcement:
         """`value` is the result as JSON makes it, which is what a later reader gets."""
         self._set("_return_value", value)
         self._finished(TaskResultStatus.SUCCESSFUL)
+
+    def cancelled(self) -> None:
+        """The body returned after its job had been cancelled: that is how it ended, whatever it returned."""
+        path = f"{JobCancelled.__module__}.{JobCancelled.__qualname__}"
+        self.result.errors.append(TaskError(exception_class_path=path, traceback="The job ended as cancelled."))
+        self._finished(TaskResultStatus.FAILED)
 
     def failed(self, error: BaseException, traceback_text: str, *, final: bool) -> None:
         """To be called inside `except`: Django's own receiver and monitors look at the exception being handled."""

@@ -6,8 +6,11 @@ it returns is the I/O thread's to report.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from inspect import iscoroutinefunction
 from time import monotonic
 from typing import Any
@@ -42,7 +45,7 @@ def run_one(held: Held, faults: Faults, watch: Callable[[BaseException], None] |
     2. Its arguments are read. Database connections that went stale since the last job are closed. The tenant is
        entered, and `TENANT_CONTEXT` with it, so that what the body enqueues stays with the tenant. `task_started` is
        sent.
-    3. The body runs: a function as it is, an `async def` in an event loop of its own.
+    3. The body runs: a function as it is, an `async def` in an event loop of its own, where it can be cancelled.
     4. What it returned is written as JSON; `task_finished` is sent; the job is completed.
     5. Whatever was raised on the way, SystemExit included, is a failure: its traceback is kept without locals, the
        task's backoff says whether and when to try again, and unless it does `task_finished` is sent from the `except`.
@@ -80,10 +83,13 @@ def run_one(held: Held, faults: Faults, watch: Callable[[BaseException], None] |
                 result = _written(task, value)
             run_ms = _since_ms(started)
             outcome = Completed(id=job.id, attempts=job.attempts, run_ms=run_ms, result=result, cost=held.cost)
-            announcement.succeeded(decode_result(result))
+            if held.cancelled:
+                announcement.cancelled()
+            else:
+                announcement.succeeded(decode_result(result))
         except BaseException as error:
             text = traceback_text(error, messages=task.sensitive is not True)
-            outcome = failed(task, job, error, text, _since_ms(started), held.cost)
+            outcome = failed(task, job, error, text, _since_ms(started), held.cost, last=held.cancelled)
             _log_failure(held, outcome, error)
             if announcement is not None:
                 announcement.failed(error, text, final=outcome.retry_ms is None)
@@ -123,8 +129,26 @@ def _call(
     if iscoroutinefunction(task.func):
         # As Django calls such a task: what it does on the database comes back to this thread, whose connections are
         # looked after. asyncio.run would send it to one thread that all slots share and nobody tidies.
-        return async_to_sync(task.func)(*args, **kwargs)
+        return async_to_sync(_interruptible)(held, lambda: task.func(*args, **kwargs))
     return task.func(*args, **kwargs)
+
+
+async def _interruptible(held: Held, body: Callable[[], Awaitable[object]]) -> object:
+    """Awaits a body, in which CancelledError is raised when its job is cancelled: once, so that it may tidy up."""
+    loop, running = asyncio.get_running_loop(), asyncio.current_task()
+    assert running is not None
+
+    def stop() -> None:
+        with suppress(RuntimeError):  # the loop has been closed: the body is through
+            loop.call_soon_threadsafe(running.cancel)
+
+    held.interrupts = deque([stop])
+    if held.cancelled:
+        held.interrupt()  # it was told before there was anything to stop
+    try:
+        return await body()
+    finally:
+        held.interrupts.clear()
 
 
 def _written(task: DuctorTask, value: object) -> bytes | None:
@@ -133,6 +157,10 @@ def _written(task: DuctorTask, value: object) -> bytes | None:
 
 
 def _log_failure(held: Held, outcome: Failed, error: BaseException) -> None:
+    if held.cancelled:
+        facts = {"task": held.job.task, "job_id": held.public_id, "error": type(error).__name__}
+        logger.info("Task stopped, its job was cancelled", extra=facts)
+        return
     again = "for good" if outcome.retry_ms is None else f"trying again in {outcome.retry_ms / 1000:g} s"
     level = logging.ERROR if outcome.retry_ms is None else logging.WARNING
     facts = {"task": held.job.task, "job_id": held.public_id, "error": type(error).__name__}

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from queueapp.codec import encode_result
+from queueapp.codec import decode_result, encode_result
 from queueapp.compat import TaskContext
 from queueapp.conf import settings
 from queueapp.errors import InvalidOption, StoreError
 from queueapp.producer.options import COST_MAX
 from queueapp.producer.results import DuctorResult
-from queueapp.producer.saved import GIVEN, METADATA, PROGRESS, saved_metadata
+from queueapp.producer.saved import CHECKPOINT, GIVEN, METADATA, PROGRESS, saved_metadata
 from queueapp.producer.task import DuctorTask
 from queueapp.store import shards
 from queueapp.worker.slots import Held
@@ -32,6 +32,8 @@ class JobContext(TaskContext):  # type: ignore[misc]  # the stubs do not know th
 
     held: Held
     _saved_is_read: bool = field(default=False, init=False, repr=False)
+    _checkpoint: bytes | None = field(default=None, init=False, repr=False)
+    _checkpoint_is_read: bool = field(default=False, init=False, repr=False)
 
     @property
     def attempt(self) -> int:
@@ -53,8 +55,12 @@ class JobContext(TaskContext):  # type: ignore[misc]  # the stubs do not know th
 
     @property
     def is_cancelled(self) -> bool:
-        """True once the lease is lost or the worker stops waiting: the outcome will be refused, so end soon."""
-        return self.held.lost
+        """True once the job was cancelled, its lease is lost or the worker stops waiting: end soon.
+
+        What the body does with it is its own business; its result will not be kept. An `async def` body is also sent
+        CancelledError when the job is cancelled.
+        """
+        return self.held.cancelled or self.held.lost
 
     def set_cost(self, cost: float) -> None:
         """The true cost of this run, in the pool's unit. Its tenant is charged this, whatever was declared or learnt.
@@ -87,6 +93,40 @@ class JobContext(TaskContext):  # type: ignore[misc]  # the stubs do not know th
         """See `save_metadata`; as for `aset_progress`."""
         await asyncio.to_thread(self._read_saved)
         return await asyncio.to_thread(save, self.held, METADATA, self._merged(metadata))
+
+    @property
+    def checkpoint(self) -> Any:
+        """Where an earlier run of this job, or this one, said with `save_checkpoint` that it can be gone on from; None.
+
+        As its JSON form, a fresh copy each time. A later run asks the store once, and raises StoreError where it cannot
+        be asked.
+        """
+        if not self._checkpoint_is_read and self.held.job.attempts > 1:
+            found = shards.reads(self.held.line.pool).checkpoint(self.held.job.id)
+            object.__setattr__(self, "_checkpoint", found)
+            object.__setattr__(self, "_checkpoint_is_read", True)
+        return decode_result(self._checkpoint)
+
+    def save_checkpoint(self, value: object) -> bool:
+        """Keeps a value for the next run of this job, should there be one: after an error, or when this worker is lost.
+
+        It replaces the one before and goes when the job ends; a dead letter keeps it, so that a redrive goes on there.
+        Arguments and results fit, up to MAX_RESULT_BYTES. False when nothing was saved: the lease is gone, or the
+        store is away. Raises UnserialisableArgument and ResultTooLarge.
+        """
+        encoded = self._encoded(CHECKPOINT, value)
+        return self._kept(encoded, save(self.held, CHECKPOINT, encoded))
+
+    async def asave_checkpoint(self, value: object) -> bool:
+        """See `save_checkpoint`; as for `aset_progress`."""
+        encoded = self._encoded(CHECKPOINT, value)
+        return self._kept(encoded, await asyncio.to_thread(save, self.held, CHECKPOINT, encoded))
+
+    def _kept(self, checkpoint: bytes, saved: bool) -> bool:
+        if saved:
+            object.__setattr__(self, "_checkpoint", checkpoint)
+            object.__setattr__(self, "_checkpoint_is_read", True)
+        return saved
 
     def set_progress(self, done: float, total: float | None = None, message: str = "") -> bool:
         """Shows how far the job is. False when nothing was saved: the lease is gone, or the store is away."""
@@ -122,8 +162,17 @@ class JobContext(TaskContext):  # type: ignore[misc]  # the stubs do not know th
         return self._encoded(METADATA, self.metadata)
 
     def _encoded(self, name: str, value: object) -> bytes:
-        closed = getattr(self.task_result.task, "sensitive", False) is True
-        return encode_result(value, max_bytes=settings.max_result_bytes, closed=closed, name=name) or b"null"
+        task = self.task_result.task
+        return (
+            encode_result(
+                value,
+                max_bytes=settings.max_result_bytes,
+                typed=name == CHECKPOINT and getattr(task, "typed", False),
+                closed=getattr(task, "sensitive", False) is True,
+                name=name,
+            )
+            or b"null"
+        )
 
 
 def save_given(held: Held, task: DuctorTask) -> None:

@@ -1,4 +1,4 @@
-"""Heartbeats: when the leases of a pool are extended, and what happens to those that are lost.
+"""Heartbeats: when the leases of a pool are extended, and what happens to those that are lost or told to stop.
 
 Leases are extended in bulk, every third of a lease, and ride in the same call as everything else (`Line.exchange`).
 Called by the I/O thread only.
@@ -46,6 +46,23 @@ def lose(lost: Iterable[str], held: Mapping[str, Held]) -> None:
             job.lost = True
             logger.warning(
                 "Lease lost; the job runs elsewhere or was ended, this run's outcome will be refused",
+                extra={
+                    "job_id": job.public_id,
+                    "attempt": job.job.attempts,
+                    "task": job.job.task,
+                    "tenant": job.job.tenant,
+                },
+            )
+
+
+def stop(cancelled: Iterable[str], held: Mapping[str, Held]) -> None:
+    """The store says that these jobs were told to stop, and goes on saying it: the bodies are told once."""
+    for job_id in cancelled:
+        job = held.get(job_id)
+        if job is not None and not job.cancelled:
+            job.cancel()
+            logger.info(
+                "Told to stop: the job was cancelled",
                 extra={
                     "job_id": job.public_id,
                     "attempt": job.job.attempts,

@@ -20,7 +20,7 @@ from queueapp.errors import StoreError, StoreUnavailable
 from queueapp.outage import Outage
 from queueapp.store import shards
 from queueapp.store.records import Cycle, Finish, Returned, Word
-from queueapp.worker.heartbeat import Heartbeat, lose
+from queueapp.worker.heartbeat import Heartbeat, lose, stop
 from queueapp.worker.meter import PoolMeter
 from queueapp.worker.slots import Held
 
@@ -124,6 +124,16 @@ class Line:
         self._outage = outage or Outage(logger)
         self._info = dict(info or {})
         self._register_at = 0.0
+
+    @property
+    def wake_key(self) -> str:
+        """Where tokens come that stand for work, one for whichever worker takes it."""
+        return shards.keys(self.pool)["wake"]
+
+    @property
+    def stop_key(self) -> str:
+        """Where tokens come for this worker alone: some of its jobs were told to stop."""
+        return shards.keys(self.pool)[f"stop:{self.worker}"]
 
     @property
     def away(self) -> bool:
@@ -280,6 +290,8 @@ class Line:
         jobs = [Held(job, self, begun=index < call.begin) for index, job in enumerate(reply.jobs)]
         for held in jobs:
             self.held[held.job.id] = held
+        if reply.cancelled:
+            stop(reply.cancelled, self.held)  # after these: a repeated call leases again what was cancelled meanwhile
         if jobs:
             self.meter.leased(reply.jobs)
             self.heartbeat.leased(now)

@@ -45,6 +45,9 @@ class Stage(IntEnum):
 
 UNHEARD_S = 0.5
 """Nobody waits for the wake tokens of a pool while another has work: so often it is asked without one."""
+FULL_S = 1.0
+"""When every slot has been taken for so long, the parker waits for what is meant for this worker: that a job shall
+stop. Sooner it would have to be called back from that all the time."""
 WOKEN = object()
 
 
@@ -84,6 +87,7 @@ class Worker:
         self._stage = Stage.WORKING
         self._grace_ends = float("inf")
         self._left = options.max_tasks
+        self._full_since: float | None = None
         self._placement = Placement(self._slots)
         self._meter = Meter([line.meter for line in self._lines], self._slots, clock())
         self.turned_at = clock()
@@ -199,7 +203,7 @@ class Worker:
                 continue
             if self._options.batch and line.settled and not line.empty:
                 line.woken()
-            if not self._parker.parked and now - line.asked_at >= UNHEARD_S:
+            if not (self._parker.parked and self._parker.hears_work) and now - line.asked_at >= UNHEARD_S:
                 line.woken()
             room = self._room(now)
             announced = self._placement.announced(line)
@@ -247,13 +251,26 @@ class Worker:
             self._left += 1
 
     def _park(self) -> None:
-        """Sends the parker to wait when slots are free and no pool that can be reached has anything for them."""
+        """Sends the parker to wait when slots are free and no pool that can be reached has anything for them; or, when
+        none has been free for a while, for jobs that shall stop."""
         now = self._clock()
         reached = [line for line in self._lines if not line.away]
-        if self._parker.parked or not self._room(now) or not reached or any(line.hungry for line in reached):
+        if not reached:
+            return
+        heartbeat_s = min(line.heartbeat.next_at for line in reached) - now
+        if not self._room(now):
+            self._full_since = now if self._full_since is None else self._full_since
+            if now - self._full_since >= FULL_S and not self._parker.parked:
+                self._parker.park(block_s(None, heartbeat_s), work=False)
+            return
+        self._full_since = None
+        if any(line.hungry for line in reached):
+            return
+        if self._parker.parked:
+            if not self._parker.hears_work:
+                self._parker.recall()
             return
         due_s = min(line.due_at for line in reached) - now
-        heartbeat_s = min(line.heartbeat.next_at for line in reached) - now
         self._parker.park(block_s(due_s, heartbeat_s))
 
     # -- the end ---------------------------------------------------------------------------------------------------

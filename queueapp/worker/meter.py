@@ -8,10 +8,11 @@ so that an hour-long job shows while it runs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from queueapp import metrics
 from queueapp.store.records import Completed, Finish, LeasedJob, Word
+from queueapp.store.waits import PARTS
 from queueapp.worker.slots import Held, Slots
 
 FLUSH_S = 1.0
@@ -25,6 +26,8 @@ class Service:
 
     completed: int = 0
     seconds: float = 0.0
+    waited: list[int] = field(default_factory=lambda: [0] * len(PARTS))
+    """Milliseconds that its leased jobs had waited for each of `PARTS`."""
 
 
 class PoolMeter:
@@ -61,6 +64,11 @@ class PoolMeter:
         for job in jobs:
             wait_s = max(0, job.leased_ms - job.ready_ms) / 1000
             note(wait_s)
+            waited, waits = self._tenant(job.tenant).waited, job.waits
+            waited[0] += waits.schedule_ms
+            waited[1] += waits.backoff_ms
+            waited[2] += waits.limits_ms
+            waited[3] += waits.line_ms
             if wait_s > self._longest_s:
                 self._longest_s = wait_s
 
@@ -86,6 +94,8 @@ class PoolMeter:
             if job is None:
                 continue
             self._runs.note(run_ms / 1000)
+            if word == "cancelled":
+                continue
             if isinstance(finish, Completed):
                 self._tenant(job.tenant).completed += 1
                 self._latencies.note(max(0, now_ms - job.submitted_ms) / 1000)
@@ -109,6 +119,10 @@ class PoolMeter:
             if service.seconds:
                 self._service[label].inc(service.seconds)
                 service.seconds = 0.0
+            for position, waited_ms in enumerate(service.waited):
+                if waited_ms:
+                    metrics.WAITED.labels(self._pool, label, PARTS[position]).inc(waited_ms / 1000)
+                    service.waited[position] = 0
         self._longest.set(max(self._longest_s, self._longest_before_s))
         if now >= self._window_ends:
             self._longest_before_s, self._longest_s = self._longest_s, 0.0

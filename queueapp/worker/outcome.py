@@ -84,14 +84,16 @@ def retry_ms(task: DuctorTask, job: LeasedJob, error: BaseException) -> int | No
     return None if delay_s is None else max(0, round(delay_s * 1000))
 
 
-def failed(task: DuctorTask, job: LeasedJob, error: BaseException, text: str, run_ms: int, cost: float) -> Failed:
-    """A body that raised."""
+def failed(
+    task: DuctorTask, job: LeasedJob, error: BaseException, text: str, run_ms: int, cost: float, *, last: bool = False
+) -> Failed:
+    """A body that raised. `last`: no other attempt is wanted, whatever the budget."""
     return Failed(
         id=job.id,
         attempts=job.attempts,
         run_ms=run_ms,
         error=error_record(error, text, messages=task.sensitive is not True),
-        retry_ms=retry_ms(task, job, error),
+        retry_ms=None if last else retry_ms(task, job, error),
         fingerprint=fingerprint(job.task, class_path(error), error),
         cost=cost,
     )

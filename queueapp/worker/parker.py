@@ -2,6 +2,9 @@
 
 It owns one blocking connection. `park` sends it into BZPOPMIN over the wake keys; whatever comes back (a token, the
 timeout, an error) it only posts to the I/O thread, which asks the store itself. Shutdown closes the socket under it.
+
+While every slot is taken it must not take tokens that stand for work; then it waits for this worker's own ones alone,
+which say that a job shall stop. `recall` ends that wait by closing the socket under it.
 """
 
 from __future__ import annotations
@@ -49,32 +52,56 @@ def rotated(keys: Sequence[str], turn: int) -> list[str]:
 class Parker:
     """Waits for wake tokens on behalf of the I/O thread, which alone calls `park` and `close`."""
 
-    def __init__(self, connect: Callable[[], BlockingClient], keys: Sequence[str], post: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], BlockingClient],
+        keys: Sequence[str],
+        post: Callable[[], None],
+        *,
+        own: Sequence[str] = (),
+    ) -> None:
+        """`own` are those of the keys whose tokens are meant for this worker alone."""
         self._connect = connect
         self._keys = keys
+        self._own = own
         self._post = post
-        self._orders: SimpleQueue[float | None] = SimpleQueue()
+        self._orders: SimpleQueue[tuple[float, Sequence[str]] | None] = SimpleQueue()
         self._client: BlockingClient | None = None
         self._closing = threading.Event()
+        self._recalled = False
         self._turn = 0
         self._failures = 0
         self.parked = False
         """True from `park` until the wait is over; the parker clears it before it posts."""
+        self.hears_work = False
+        """While parked: that wait is for work, too."""
         self._thread = threading.Thread(target=self._wait, name="ductor-parker", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def park(self, seconds: float) -> None:
-        """Wait for a token, at most so long, then post. A no-op while parked."""
-        if not self.parked and not self._closing.is_set():
-            self.parked = True
-            self._orders.put(seconds)
+    def park(self, seconds: float, *, work: bool = True) -> None:
+        """Wait for a token, at most so long, then post. Without `work`: for those of this worker alone, if it has any.
+
+        A no-op while parked.
+        """
+        keys = self._keys if work else self._own
+        if keys and not self.parked and not self._closing.is_set():
+            self.parked, self.hears_work, self._recalled = True, work, False
+            self._orders.put((seconds, keys))
+
+    def recall(self) -> None:
+        """Ends a wait. It may be called again: one that comes before the wait has quite begun is not noticed."""
+        self._recalled = True
+        self._close_client()
 
     def close(self) -> None:
         """Ends the thread, also in the middle of its wait, by closing the socket under it."""
         self._closing.set()
         self._orders.put(None)
+        self._close_client()
+
+    def _close_client(self) -> None:
         client = self._client
         if client is not None:
             try:
@@ -83,18 +110,21 @@ class Parker:
                 logger.debug("The parker's connection did not close cleanly", exc_info=True)
 
     def _wait(self) -> None:
-        while (seconds := self._orders.get()) is not None:
+        while (order := self._orders.get()) is not None:
+            seconds, keys = order
             try:
                 if self._client is None:
                     self._client = self._connect()
                 self._turn += 1
-                self._client.bzpopmin(rotated(self._keys, self._turn), seconds)
+                if not self._recalled:
+                    self._client.bzpopmin(rotated(keys, self._turn), seconds)
                 self._failures = 0
             except Exception:
-                # Whatever it was, the I/O thread meets it in its own call and reports it once.
-                self._failures += 1
                 self._drop_client()
-                self._closing.wait(min(ERROR_PAUSE_MAX_S, ERROR_PAUSE_S * 2 ** min(self._failures - 1, 10)))
+                if not self._recalled:
+                    # Whatever it was, the I/O thread meets it in its own call and reports it once.
+                    self._failures += 1
+                    self._closing.wait(min(ERROR_PAUSE_MAX_S, ERROR_PAUSE_S * 2 ** min(self._failures - 1, 10)))
             self.parked = False
             if self._closing.is_set():
                 return

@@ -65,7 +65,9 @@ class Placement:
 
     def announced(self, line: Line) -> list[Held]:
         """Careful jobs of this pool that a free slot could begin once the store knows."""
-        return [held for held, _ in self._careful if held.line is line and not held.lost][: self._slots.idle]
+        return [held for held, _ in self._careful if held.line is line and not (held.lost or held.cancelled)][
+            : self._slots.idle
+        ]
 
     def begin(self, announced: Sequence[Held], now: float) -> None:
         """The store was told (those that it was not told of stay): they go to their slots."""
@@ -79,6 +81,9 @@ class Placement:
     def tend(self, now: float) -> list[Held]:
         """Moves what is stuck behind a slow job to a free slot; returns what found none and must go back."""
         stuck = self._slots.take_stuck(now)
+        if any(held.cancelled for held, _ in self._careful):
+            stuck += [held for held, _ in self._careful if held.cancelled]
+            self._careful = deque(entry for entry in self._careful if not entry[0].cancelled)
         while self._careful and (self._careful[0][0].lost or self._late(now)):
             stuck.append(self._careful.popleft()[0])
         homeless = []

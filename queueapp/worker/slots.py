@@ -41,7 +41,8 @@ IDLE_S = 10.0
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A job whose lease this process holds. Slot threads read it; the I/O thread alone writes `begun` and `lost`."""
+    """A job whose lease this process holds. Slot threads read it; the I/O thread alone writes `begun` and `lost`, and
+    calls `cancel`."""
 
     job: LeasedJob
     line: Line
@@ -49,6 +50,11 @@ class Held:
     """The store knows that the body started: should this process die, it counts as a crash."""
     lost: bool = False
     """The lease is gone; the body is told through its context, its outcome would be refused."""
+    cancelled: bool = False
+    """The job was told to stop. Its lease is held as before, and whatever is reported of it ends it as cancelled."""
+    interrupts: deque[Callable[[], None]] | None = None
+    """While an asynchronous body runs: what raises CancelledError in it. Who takes it out calls it, so that it happens
+    once."""
     cost: float = 0.0
     """Set by the body through its context."""
     counted_ms: float = 0.0
@@ -58,6 +64,21 @@ class Held:
     def public_id(self) -> str:
         """The id that users see, for log lines."""
         return self.line.public_id(self.job.id)
+
+    def cancel(self) -> None:
+        """The job was told to stop: the body is told, too."""
+        self.cancelled = True
+        self.interrupt()
+
+    def interrupt(self) -> None:
+        """Raises CancelledError in the body where it can be. Called by who told it, and by a body that begins just
+        then: the first one does it."""
+        if self.interrupts:
+            try:
+                stop = self.interrupts.popleft()
+            except IndexError:
+                return
+            stop()
 
 
 @dataclass(slots=True, eq=False)
@@ -188,7 +209,9 @@ class Slots:
                 return
             chunk.current = held
             outcome: Outcome = None
-            if not held.lost:
+            if held.cancelled and not held.lost:
+                outcome = Returned(id=held.job.id, attempts=held.job.attempts)
+            elif not held.lost:
                 try:
                     outcome = run(held)
                 except BaseException:

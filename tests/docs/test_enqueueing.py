@@ -22,7 +22,14 @@ from queueapp.producer.discovery import registry
 from queueapp.producer.preparation import prepare
 from queueapp.producer.tenancy import current_tenant, entered
 from queueapp.signals import enqueue_failed
+from queueapp.store import shards
 from queueapp.store.reads import Reads
+from queueapp.store.records import Completed, Failed, Returned
+from queueapp.worker.attempt import run_one
+from queueapp.worker.faults import Faults
+from queueapp.worker.line import Line
+from queueapp.worker.slots import Held
+from tests.working import work
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/enqueueing.md").read_text()
 BLOCKS = {
@@ -72,6 +79,8 @@ def test_every_block_is_used_here() -> None:
         "shop/tenants.py",
         "shop/deadlines.py",
         "shop/charging.py",
+        "shop/exports.py",
+        "shop/imports.py",
     }
 
 
@@ -158,3 +167,52 @@ def test_keys_are_filled_in_from_arguments_and_tenant(shop: Any) -> None:
 
     texts = [{(key.text, key.limit) for key in job.keys} for job in jobs]
     assert texts == [{("customer:7", 2)}, {("gateway", 10), ("export:acme", 1)}]
+
+
+def leased(worker: str) -> Held:
+    """The next job, leased by a worker that a test speaks for."""
+    store = shards.store("default")
+    [job] = store.check_and_lease(worker, 1, want=1, begin=1, lease_ms=60_000).jobs
+    return Held(job, Line("default", store, worker, lease_ms=60_000))
+
+
+def test_a_body_that_looks_ends_early_and_a_coroutine_is_cancelled(shop: Any, reads: Reads) -> None:
+    exports = module("shop.exports", "shop/exports.py")
+    whole, cut, watched = exports.export_all.enqueue(3), exports.export_all.using(lane="b"), exports.watch
+    assert work() == 1
+    whole.refresh()
+    assert (whole.return_value, whole.progress["done"]) == (3, 3)
+
+    for number, (result, outcome) in enumerate(((cut.enqueue(3), Completed), (watched.enqueue(60), Failed))):
+        held = leased(f"w{number}")
+        assert result.cancel() is True
+        held.cancel()
+        ended = run_one(held, Faults())
+        assert isinstance(ended, (Completed, Failed))
+        assert type(ended) is outcome
+        store = shards.store("default")
+        assert store.cycle("other", 1 + number, want=0, begin=0, lease_ms=1, finished=[ended]).finished == ["cancelled"]
+        result.refresh()
+        assert (result.outcome, result.progress) == ("cancelled", None)
+
+
+def test_an_import_goes_on_where_it_was(shop: Any, reads: Reads) -> None:
+    imports = module("shop.imports", "shop/imports.py")
+    result = imports.import_pages.enqueue(4)
+    job = leased("w1").job
+    store = shards.store("default")
+    assert store.save(job.id, 1, {"checkpoint": b"3"}) == "done"
+    store.partition_requeue([Returned(id=job.id, attempts=1)])
+    held = leased("w2")
+    saved: list[object] = []
+
+    def save(*said: object) -> str:
+        saved.append(said)
+        return "done"
+
+    held.line.store.save = save  # type: ignore[method-assign, assignment]
+    ended = run_one(held, Faults())
+    assert isinstance(ended, Completed)
+    assert ended.result == b"4"
+    assert saved == [(job.id, 2, {"checkpoint": b"4"})], "one page was left"
+    assert result.id.endswith(job.id)

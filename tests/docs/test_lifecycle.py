@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/lifecycle.md").read_text()
 PICTURE = "\n\n".join(PAGE.split("```")[1::2])
 """The life of a job, and what scheduled dispatch and the front door add to it."""
+LETTER = "[a-zA-Z1-9α-ω]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Row:
 ROWS = [
     Row(*(cell.strip() for cell in match.groups()))
     for match in re.finditer(
-        r"^\| ([a-zA-Z1-9]) \| \[(\w+)\]\(([^)]+)\) \| (\w+) \| (\w+) \| (\w*) ?\| [^|]+ \|$", PAGE, re.MULTILINE
+        rf"^\| ({LETTER}) \| \[(\w+)\]\(([^)]+)\) \| (\w+) \| (\w+) \| (\w*) ?\| [^|]+ \|$", PAGE, re.MULTILINE
     )
 ]
 
@@ -53,7 +54,7 @@ def test_the_table_is_the_table_of_the_code() -> None:
 
 
 def test_the_picture_has_each_arrow_once_and_each_state() -> None:
-    assert sorted(re.findall(r"\[([a-zA-Z1-9])\]", PICTURE)) == sorted(row.letter for row in ROWS)
+    assert sorted(re.findall(rf"\[({LETTER})\]", PICTURE)) == sorted(row.letter for row in ROWS)
     for state in State:
         assert re.search(rf"│\s+{state.value}\s", PICTURE), state
 
@@ -61,8 +62,8 @@ def test_the_picture_has_each_arrow_once_and_each_state() -> None:
 def test_arrows_of_the_picture_that_share_a_line_share_their_states() -> None:
     """Letters side by side are one arrow: they lead from the same state to the same state."""
     ends = {row.letter: (row.source, row.target) for row in ROWS}
-    for group in re.findall(r"(?:\[[a-zA-Z1-9]\])+", PICTURE):
-        letters = re.findall(r"[a-zA-Z1-9]", group)
+    for group in re.findall(rf"(?:\[{LETTER}\])+", PICTURE):
+        letters = re.findall(LETTER, group)
         if group == "[r][t][d][g][p]":  # three arrows that lie close: down to dead, up from dead, down to ended
             letters = ["d", "g", "p"]
             assert ends["r"] == ("pending", "dead")

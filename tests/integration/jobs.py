@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -75,3 +76,25 @@ def progress(context: Any) -> int:
     context.set_progress(1, 2, "half way")
     context.save_metadata({"rows": 7})
     return int(context.attempt)
+
+
+@task
+async def wait_for_ever(place: str, name: str = "coroutine") -> None:
+    """Notes that it runs, and when it is cancelled."""
+    note(place, name)
+    try:
+        await asyncio.sleep(PATIENCE_S)
+    except asyncio.CancelledError:
+        note(place, f"{name}-cancelled")
+        raise
+
+
+@task(takes_context=True, max_crashes=5)
+def count_to_four(context: Any, place: str) -> int:
+    """Dies after each step, and goes on where it was."""
+    done = context.checkpoint or 0
+    note(place, f"step-{done}")
+    if done < 3:
+        context.save_checkpoint(done + 1)
+        os._exit(137)
+    return int(done) + 1

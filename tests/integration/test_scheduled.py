@@ -144,7 +144,7 @@ def test_an_idle_leader_asks_the_store_for_next_to_nothing(
     # A scheduler looks at due jobs and lost leases once or twice a second, and renews twice; a worker parks.
     assert made.get("xreadgroup", 0) <= 3
     assert made.get("bzpopmin", 0) <= 6
-    assert made.get("evalsha", 0) <= 4 * 8
+    assert made.get("fcall", 0) <= 4 * 8
     assert runs.stop() == 0
     assert leads.stop() == 0
 

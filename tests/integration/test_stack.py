@@ -92,6 +92,24 @@ def test_everything_starts_works_and_ends_with_one_signal(
     assert not _listens(base)
 
 
+def test_c128_signals_to_its_whole_group_count_once_each(
+    stack: Callable[..., ManagedProcess], base: Path, tmp_path: Path
+) -> None:
+    """C128: a signal that reaches every child as well kills tasks. The first lets them end, the second forces."""
+    running = stack("--no-web", "--slots", "4", "--grace", "60")
+    until(lambda: started_workers(running) == 1, what=running.output)
+    blocked = [jobs.block.enqueue(str(tmp_path)) for _ in range(4)]
+    until(lambda: len(notes(tmp_path, "block")) == 4)
+    os.killpg(running.pid, signal.SIGTERM)
+    running.wait_for("Stopping")
+    for job in blocked:
+        job.refresh()
+        assert job.state == "active"
+    os.killpg(running.pid, signal.SIGTERM)
+    running.wait_for("running jobs given back")
+    assert running.wait(60) == 0
+
+
 def test_its_children_end_with_it_even_when_it_is_killed(
     stack: Callable[..., ManagedProcess], base: Path, tmp_path: Path
 ) -> None:

@@ -164,14 +164,14 @@ def test_a_stop_while_the_store_is_away(
         again.stop()
 
 
-def test_c027_scripts_are_loaded_again_unseen(own_store: embedded.EmbeddedServer, manage: Manage) -> None:
+def test_c027_functions_are_loaded_again_unseen(own_store: embedded.EmbeddedServer, manage: Manage) -> None:
     env = {"REDIS_URL": own_store.url}
     worker, scheduler = manage("worker", "--no-reload", env=env), manage("scheduler", env=env)
     worker.wait_for("Worker started")
     scheduler.wait_for("Leading")
     client = connection.commands()
     for n in range(30):
-        client.script_flush()
+        client.function_flush()
         assert jobs.noop.enqueue(n).wait(timeout=10).return_value == n
     for running in (worker, scheduler):
         assert not warnings_of(running)

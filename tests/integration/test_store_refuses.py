@@ -121,7 +121,7 @@ def test_c028_ready_means_that_scripts_run(own_store: embedded.EmbeddedServer, m
         assert manage(*check, env=env).wait() == 0
     client = connection.commands()
     client.acl_setuser("app", enabled=True, passwords=["+pass-1234"], keys=["*"], channels=["*"], categories=["+@all"])
-    client.execute_command("ACL", "SETUSER", "app", "-evalsha", "-eval")
+    client.execute_command("ACL", "SETUSER", "app", "-fcall", "-function", "-evalsha", "-eval")
     app = own_store.url.replace("unix://", "unix://app:pass-1234@")
     for command in (*checks, ("worker", "--no-reload"), ("scheduler",)):
         refused = manage(*command, env={"REDIS_URL": app})

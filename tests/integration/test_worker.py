@@ -325,7 +325,7 @@ def _commands_per_s(store: Store, seconds: float) -> float:
 
 
 def _calls(store: Store, seconds: float) -> int:
-    names = ("evalsha", "eval", "bzpopmin", "hgetall")
+    names = ("fcall", "bzpopmin", "hgetall")
 
     def count() -> int:
         stats = store.client.info("commandstats")

@@ -68,12 +68,18 @@ class Shard:
     def admit(self, term: Term, rank: Callable[[IngressEntry], float | None] = lambda _: None) -> Admitted:
         """Everything in ingress becomes pending."""
         entries = self.store.read_ingress(term.nonce)
-        return self.store.admit(term, [(entry.entry, entry.id, rank(entry)) for entry in entries])
+        rows = [(entry.entry, entry.id, rank(entry)) for entry in entries]
+        return self.store.admit(term, rows, order=self.order)
 
     def dispatch(self, term: Term, window: int = 1_000, most: int = 250) -> Dispatched:
         """Everything in ingress becomes pending, then as many as fit into the window become ready."""
         self.admit(term)
-        return self.store.dispatch(term, most, window)
+        return self.store.dispatch(term, most, window, order=self.order)
+
+    @property
+    def order(self) -> int:
+        """The order of jobs in force, as a leader that has just read it."""
+        return self.reads.in_force()[1]
 
     def snapshot(self) -> dict[str, Any]:
         """Every key of the shard without its prefix → its whole value."""

@@ -68,6 +68,35 @@ def test_later_deaths_are_left_out_as_of_a_moment(shard: Shard) -> None:
     assert (list(page.ids), page.size, page.position, page.cursor) == ([ids[1], ids[0]], 6, 6, None)
 
 
+def test_later_deaths_are_left_out_from_the_oldest_on_too(shard: Shard) -> None:
+    ids = kill(shard, 6)
+    as_of = shard.now_ms
+    kill(shard, 3)
+
+    def between(page: list[str]) -> None:
+        shard.store.discard(page)
+        kill(shard, 2)
+
+    page = shard.reads.browse("dead", before_ms=as_of, count=4)
+    assert (list(page.ids), page.size, page.position) == (ids[:4], 6, 4)
+    assert walk(shard, "dead", 4, between, before_ms=as_of) == ids
+    assert walk(shard, "dead", 50, before_ms=as_of, tenant="acme") == ids[4:], "the last page was not discarded"
+
+
+def test_lane_submission_and_several_tasks_are_conditions(shard: Shard) -> None:
+    main = kill(shard, 2, task="shop.tasks.one")
+    other = kill(shard, 2, lane="other", task="shop.tasks.two")
+    as_of = shard.now_ms
+    shard.now_ms += 1
+    (late,) = kill(shard, 1, task="shop.tasks.three")
+    assert walk(shard, "dead", 9, lane="other") == other
+    assert walk(shard, "dead", 9, lane="main") == [*main, late]
+    assert walk(shard, "dead", 9, submitted_by_ms=as_of) == [*main, *other]
+    assert walk(shard, "dead", 9, task="shop.tasks.two\nshop.tasks.three") == [*other, late]
+    assert walk(shard, "dead", 9, task="nobody.knows\nshop.tasks.one") == main
+    assert walk(shard, "dead", 9, task="nobody.knows") == []
+
+
 def test_an_exact_fit_is_the_last_page(shard: Shard) -> None:
     kill(shard, 4)
     assert shard.reads.browse("dead", count=4).cursor is None

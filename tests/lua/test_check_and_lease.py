@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from queueapp.errors import StaleCall, StoreError
+from queueapp.states import Outcome
 from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import LeasedJob
 from tests.lua.harness import LEASE_MS, START_MS, Shard, completed
 from tests.lua.keyed import keyed
 
@@ -212,3 +214,31 @@ def test_rows_limits_and_counts_of_many_tenants_are_read_and_written_together(sh
     calls = {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}
     assert [calls.get(name, 0) for name in ("zincrby", "zrangebyscore")] == [0, 1]
     assert calls["mget"] <= 8
+
+
+@pytest.mark.parametrize("policy", ["fifo", "edf"])
+def test_c071_a_thousand_past_their_expiry_hold_up_no_fresh_one(shard: Shard, policy: str) -> None:
+    """C071: they end as expired, are counted and never run; another expires between its lease and its start."""
+    shard.store.configure(1, pool=PoolConf(policy=policy))
+    past = shard.now_ms - 1
+    old = shard.add(*(shard.job(expires_after_ms=100, deadline_ms=past) for _ in range(1_000)))
+    without, with_deadline = (
+        shard.add(*(shard.job() for _ in range(5))),
+        shard.add(*(shard.job(deadline_ms=shard.now_ms + 60_000) for _ in range(5))),
+    )
+    shard.now_ms += 200
+    leased: list[LeasedJob] = []
+    calls = 0
+    while len(leased) < 10:
+        leased += shard.lease(10 - len(leased))
+        calls += 1
+    fresh = [*with_deadline, *without] if policy == "edf" else [*without, *with_deadline]
+    assert [job.id for job in leased] == fresh, "under edf those without a deadline come last"
+    assert calls <= 30, "each call that finds nothing puts dozens away"
+    assert shard.snapshot()["stats"][b"expired"] == b"1000"
+    assert {job.outcome for job in shard.reads.jobs(old) if job} == {Outcome.EXPIRED}
+    [late] = shard.add(shard.job(expires_after_ms=100))
+    [taken] = shard.lease(1)
+    shard.now_ms += 200
+    assert shard.store.promote_due().expired == 0, "who was leased in time runs"
+    assert (taken.id, shard.store.complete([completed(taken)])) == (late, ["done"])

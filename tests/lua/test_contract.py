@@ -90,14 +90,14 @@ def test_the_store_has_a_method_of_the_same_name(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_shebang_says_what_the_server_may_do_at_maxmemory(name: str) -> None:
     flags = scripts.source(f"{name}.lua").splitlines()[0].removeprefix("#!lua").strip().removeprefix("flags=")
-    adds = {"admit", "backlog_promote", "enqueue", "flush_policy", "promote_due", "retry_from_dlq", "save"}
-    reads = {"browse", "explain", "mirror", "oldest", "peek", "verify"}
+    adds = {"admit", "arrive", "backlog_promote", "enqueue", "flush_policy", "promote_due", "retry_from_dlq", "save"}
+    reads = {"browse", "departed", "explain", "mirror", "oldest", "peek", "verify"}
     assert flags == ("no-writes" if name in reads else "" if name in adds else "allow-oom")
 
 
-def test_no_script_scans_the_keyspace_but_verify() -> None:
+def test_no_script_scans_the_keyspace_but_verify_and_those_that_empty_it() -> None:
     scanning = {name for name in NAMES if re.search(r"redis\.p?call\('(KEYS|SCAN|RANDOMKEY)'", body(name))}
-    assert scanning == {"verify"}
+    assert scanning == {"verify", "obliterate", "erase_traces"}
 
 
 def test_every_transition_is_a_script_and_stands_in_its_title() -> None:
@@ -106,6 +106,15 @@ def test_every_transition_is_a_script_and_stands_in_its_title() -> None:
         assert transition.target.value in title, transition
         if transition.source is not None:
             assert transition.source.value in title, transition
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_who_takes_waiting_jobs_out_can_take_them_out_of_ready(name: str) -> None:
+    """`leave_ready` is declared where it is called (move.lua) and defined with the rest of ready: without both a script
+    would fail for a job in ready only."""
+    text = re.sub(r" *--.*", "", body(name))
+    if re.search(r"(?<!function )leave_waiting\(", text):
+        assert "function leave_ready(" in text
 
 
 def test_each_include_stands_once_and_includes_are_all_used() -> None:

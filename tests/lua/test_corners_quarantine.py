@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.configuration import PoolConf, Rate, ScopeLimits
 from queueapp.store.records import Finish
 from tests.lua.harness import LEASE_MS, Shard, completed, failed
+from tests.lua.keyed import keyed
 
 pytestmark = pytest.mark.dirty_store
 
@@ -189,3 +192,39 @@ def test_a_repeated_lease_leaves_out_what_has_vanished(shard: Shard) -> None:
     shard.client.delete(shard.keys.job(bad))
     again = shard.store.check_and_lease("w1", 1, want=2, begin=2, lease_ms=LEASE_MS).jobs
     assert [job.id for job in again] == [good]
+
+
+@pytest.mark.parametrize("index", ["line", "sub-lane", "scheduled", "old order", "ingress", "backlog"])
+def test_what_two_indices_meet_is_set_aside_once(shard: Shard, index: str) -> None:
+    """A job with an expiry stands in `expiring`, and in the index where it waits: only that one counts it."""
+    term = shard.schedule() if index == "ingress" else None
+    if index == "backlog":
+        rate = Rate(rate=1, period_ms=2_000)
+        shard.store.configure(1, scopes=[ScopeLimits(tenant="acme", rate=rate), ScopeLimits(tenant="zeta", rate=rate)])
+        shard.add(shard.job())
+        shard.store.complete([completed(shard.lease()[0])])
+    options: dict[str, Any] = {"expires_after_ms": 1_000, "delay_ms": 2_000 if index == "scheduled" else 0}
+    bad = shard.job(parks=index == "backlog", **options) if index != "sub-lane" else keyed(shard, "k", **options)
+    good = shard.job("zeta", delay_ms=options["delay_ms"])
+    shard.store.enqueue([bad, good])
+    make_wrong(shard, f"job:{bad.id}")
+    if index == "old order":
+        shard.store.configure(2, pool=PoolConf(policy="fifo"))
+    shard.now_ms += 1_000
+    assert shard.store.promote_due().expired == 0
+    shard.now_ms += 1_000
+    shard.store.promote_due()
+    shard.store.backlog_promote(7)
+    if term is not None:
+        entries = shard.store.read_ingress(term.nonce)
+        for _ in range(2):
+            shard.store.admit(term, [(entry.entry, entry.id, None) for entry in entries])
+        shard.store.dispatch(term, 9, 9)
+    assert [job.id for job in shard.lease(3)] == [good.id]
+    assert shard.snapshot()["quarantine"] == {bad.id.encode()}
+    assert shard.snapshot()["stats"][b"quarantined"] == b"1"
+    assert waiting(shard) == {}
+    unknown = 1.0 if index == "scheduled" else 0.0  # nothing tells its tenant
+    assert dict(shard.snapshot()["tenants"]) == {b"acme": unknown, b"zeta": 0.0}
+    assert shard.client.xlen(shard.keys["ingress"]) == 0
+    assert not {"keysets", "keyusers", "keynames", "expiring", "backlog"} & shard.snapshot().keys()

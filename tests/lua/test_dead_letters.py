@@ -26,7 +26,7 @@ def test_c120_waiting_jobs_are_cancelled_at_once_and_never_start(shard: Shard) -
     shard.store.fail([failed(other, retry_ms=500)])
     (waiting,) = shard.add(shard.job())
     words = shard.store.cancel([pending, scheduled, retrying, waiting, "nobody"])
-    assert words == ["active", "cancelled", "cancelled", "cancelled", "gone"]
+    assert words == ["stopping", "cancelled", "cancelled", "cancelled", "gone"]
     assert shard.store.cancel([scheduled]) == ["already"]
     shard.now_ms += 5_000
     shard.store.promote_due()
@@ -54,6 +54,30 @@ def test_a_retried_dead_letter_has_fresh_budgets_and_a_growing_fence(shard: Shar
     again = leased[1]
     assert (again.attempts, again.errors, again.crashes) == (2, 0, 0)
     assert shard.store.fail([failed(again)]) == ["dead"]
+
+
+def test_dead_letters_go_back_one_after_the_other_at_a_gap(shard: Shard) -> None:
+    ids = [dead_job(shard) for _ in range(4)]
+    assert shard.store.retry_from_dlq(ids, first_ms=0, gap_ms=500) == ["retried"] * 4
+    assert shard.store.retry_from_dlq(ids, first_ms=0, gap_ms=500) == ["already"] * 4
+    records = [record for record in shard.reads.jobs(ids) if record is not None]
+    assert [record.state for record in records] == [State.PENDING, *[State.SCHEDULED] * 3]
+    assert [record.due_ms - shard.now_ms for record in records[1:]] == [500, 1_000, 1_500]
+    assert shard.store.verify() == []
+    (later,) = shard.add(shard.job())
+    shard.now_ms += 1_000
+    shard.store.promote_due()
+    assert [job.id for job in shard.lease(9)] == [ids[0], later, ids[1], ids[2]], "a place in line when it is due"
+    shard.now_ms += 500
+    shard.store.promote_due()
+    (last,) = shard.lease(9)
+    assert (last.id, last.attempts, last.errors) == (ids[3], 2, 0)
+
+
+def test_a_redriven_job_that_waits_for_its_time_can_be_cancelled(shard: Shard) -> None:
+    ids = [dead_job(shard) for _ in range(2)]
+    shard.store.retry_from_dlq(ids, first_ms=500)
+    assert shard.store.cancel(ids) == ["cancelled"] * 2
 
 
 def test_discard_removes_the_payload_and_nothing_runs_again(shard: Shard) -> None:
@@ -97,7 +121,7 @@ def test_every_verb_answers_for_every_state(shard: Shard, verb: str) -> None:
         if job.id == ended:
             shard.store.complete([completed(job)])
     table = {
-        "cancel": ["already", "already", "active", "cancelled", "cancelled", "gone"],
+        "cancel": ["already", "already", "stopping", "cancelled", "cancelled", "gone"],
         "retry_from_dlq": ["retried", "already", "already", "already", "already", "gone"],
         "discard": ["discarded", "already", "already", "already", "already", "gone"],
     }

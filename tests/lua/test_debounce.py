@@ -115,6 +115,67 @@ def test_a_repeat_after_the_run_is_still_known(shard: Shard) -> None:
     assert 0 < left <= 60_000
 
 
+def test_a_repeat_of_any_of_the_last_calls_changes_nothing(shard: Shard) -> None:
+    """The reply of an earlier call was lost: it must neither bring its arguments back nor put the run off."""
+    calls = [call(shard, number) for number in range(8)]
+    for each in calls:
+        send(shard, each)
+    before = shard.snapshot()
+    shard.now_ms += 500
+    for each in calls[1:]:
+        assert send(shard, each) == ("debounced", calls[0].id)
+    assert shard.snapshot() == before
+
+
+def test_a_repeat_makes_no_second_job_once_the_first_runs(shard: Shard) -> None:
+    first, second, third = (call(shard, number) for number in range(3))
+    for each in (first, second, third):
+        send(shard, each)
+    shard.now_ms += 2_000
+    shard.store.promote_due()
+    assert [job.payload for job in shard.lease(5)] == [third.payload]
+    assert {send(shard, each) for each in (second, third)} == {("debounced", first.id)}
+    other = call(shard, 4)
+    assert send(shard, other) == ("enqueued", other.id)
+    # Nor does it touch the job of the next window.
+    assert send(shard, second) == ("debounced", other.id)
+    assert runs(shard, 9_000) == [(4_000, other.payload)]
+
+
+def test_what_a_window_remembers_is_bounded(shard: Shard) -> None:
+    for number in range(20):
+        send(shard, call(shard, number))
+    shard.store.enqueue([call(shard, number) for number in range(20)])
+    window = shard.snapshot()["deb:acme|report"]
+    assert sorted(window) == [b"first", b"job", b"n", *(b"r%d" % number for number in range(8))]
+    assert {window[b"r%d" % number].decode() for number in range(8)} == {f"{number:022}" for number in range(33, 41)}
+
+
+def test_an_idempotency_key_stands_for_the_job_that_took_the_call(shard: Shard) -> None:
+    """Sent anew with the same key it changes nothing, although later calls came."""
+    first, second = call(shard, 1), call(shard, 2, idempotency="k")
+    send(shard, first)
+    assert send(shard, second) == ("debounced", first.id)
+    send(shard, call(shard, 3))
+    before = shard.snapshot()
+    shard.now_ms += 500
+    assert send(shard, second) == ("debounced", first.id)
+    assert send(shard, call(shard, 2, idempotency="k")) == ("exists", first.id)
+    assert send(shard, call(shard, 9, idempotency="k")) == ("conflict", first.id)
+    assert shard.snapshot() == before
+    assert runs(shard, 5_000) == [(2_000, b'{"a":[3]}')]
+
+
+def test_an_idempotency_key_of_a_batch_stands_for_the_job_of_its_window(shard: Shard) -> None:
+    jobs = [call(shard, 1), call(shard, 2, idempotency="k"), call(shard, 2, idempotency="k")]
+    answers = shard.store.enqueue(jobs)
+    assert [(answer.outcome, answer.id) for answer in answers] == [
+        ("enqueued", jobs[0].id),
+        ("debounced", jobs[0].id),
+        ("exists", jobs[0].id),
+    ]
+
+
 def test_calls_of_one_batch_are_one_run(shard: Shard) -> None:
     jobs = [call(shard, number) for number in range(5)]
     answers = shard.store.enqueue(jobs)

@@ -90,9 +90,9 @@ def test_a_term_that_is_over_admits_nothing(shard: Shard) -> None:
     new = shard.term()
     before = shard.snapshot()
     with pytest.raises(Fenced):
-        shard.store.admit(old, entries)
+        shard.store.admit(old, entries, order=shard.order)
     assert shard.snapshot() == before
-    assert shard.store.admit(new, entries).admitted == 1
+    assert shard.store.admit(new, entries, order=shard.order).admitted == 1
 
 
 def test_a_new_leader_admits_what_the_old_one_read(shard: Shard) -> None:
@@ -103,7 +103,7 @@ def test_a_new_leader_admits_what_the_old_one_read(shard: Shard) -> None:
     new = shard.term()
     read = shard.store.read_ingress(new.nonce)
     assert [entry.id for entry in read] == ids
-    assert shard.store.admit(new, [(entry.entry, entry.id, None) for entry in read]).admitted == 3
+    assert shard.store.admit(new, [(entry.entry, entry.id, None) for entry in read], order=shard.order).admitted == 3
 
 
 def test_a_frozen_leader_that_reads_once_more_takes_nothing_away(shard: Shard) -> None:
@@ -120,9 +120,9 @@ def test_a_repeat_finds_the_jobs_admitted(shard: Shard) -> None:
     term = shard.schedule()
     shard.add(shard.job(), shard.job())
     entries = [(entry.entry, entry.id, None) for entry in shard.store.read_ingress(term.nonce)]
-    shard.store.admit(term, entries)
+    shard.store.admit(term, entries, order=shard.order)
     before = shard.snapshot()
-    again = shard.store.admit(term, entries)
+    again = shard.store.admit(term, entries, order=shard.order)
     assert (again.admitted, again.duplicates) == (0, 2)
     assert shard.snapshot() == before
 

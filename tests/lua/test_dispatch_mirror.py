@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from queueapp.errors import Fenced
-from queueapp.store.configuration import ScopeLimits
+from queueapp.errors import Fenced, OrderChanged, StoreError
+from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.store.leader_records import Correction, Dispatched, MirrorLane, Taken, Term
 from queueapp.store.records import Returned
 from tests.lua.harness import Shard, completed, failed
 from tests.lua.keyed import keyed
+from tests.lua.test_generations import commands
 
 POLICY = "drr"
 
@@ -26,7 +27,7 @@ def lead(shard: Shard, **options: object) -> Term:
 def pick(shard: Shard, term: Term, *names: str, window: int = 1_000) -> Dispatched:
     """`"acme"` is its lane main, `"acme|mail"` another."""
     picks = [(tenant, lane or "main") for tenant, _, lane in (name.partition("|") for name in names)]
-    return shard.store.dispatch(term, 250, window, picks)
+    return shard.store.dispatch(term, 250, window, picks, order=shard.order)
 
 
 def outcomes(answer: Dispatched) -> list[tuple[str, str]]:
@@ -55,6 +56,42 @@ def test_admission_takes_the_ranks_of_the_leader_and_tells_what_entered(shard: S
     assert [job_id for _, _, job_id in shard.store.peek(5)] == [ids[2], ids[1], ids[0]]
 
 
+def test_what_a_leader_did_for_the_order_before_is_refused_whole(shard: Shard) -> None:
+    """Another policy came and went: the name is the same again, and nothing that it was told holds any more."""
+    term = lead(shard)
+    shard.add(shard.job("a"), shard.job("b"))
+    order = shard.reads.in_force()[1]
+    shard.admit(term)
+    shard.add(shard.job("c"))
+    entries = [(entry.entry, entry.id, 1.0) for entry in shard.store.read_ingress(term.nonce)]
+    for policy in ("fifo", POLICY):
+        shard.versions += 1
+        shard.store.configure(shard.versions, pool=PoolConf(policy=policy, dispatch="scheduled"))
+        while shard.store.rerank().more:
+            pass
+    before = shard.snapshot()
+    with pytest.raises(OrderChanged):
+        shard.store.admit(term, entries, order=order)
+    with pytest.raises(OrderChanged):
+        shard.store.dispatch(term, 10, 10, [("a", "main")], order=order)
+    with pytest.raises(OrderChanged):
+        shard.store.flush_policy(term, 9, b"{}", order=order)
+    assert shard.snapshot() == before
+    newer = shard.reads.in_force()[1]
+    assert newer == order + 2
+    assert shard.store.admit(term, entries, order=newer).admitted == 1
+    assert shard.store.dispatch(term, 10, 10, [("c", "main")], order=newer).jobs == 1
+    assert shard.store.flush_policy(term, 9, b"{}", order=newer)
+
+
+def test_a_change_that_leaves_the_order_keeps_its_number(shard: Shard) -> None:
+    lead(shard)
+    order = shard.reads.in_force()[1]
+    shard.versions += 1
+    shard.store.configure(shard.versions, pool=PoolConf(policy=POLICY, dispatch="scheduled", max_in_flight=3))
+    assert shard.reads.in_force()[1] == order
+
+
 def test_equal_ranks_go_by_submission(shard: Shard) -> None:
     term = lead(shard)
     ids = shard.add(*(shard.job(tenant) for tenant in "cab"))
@@ -66,7 +103,7 @@ def test_what_changed_is_told_once(shard: Shard) -> None:
     term = lead(shard)
     shard.add(shard.job("a"))
     assert names(shard.admit(term).entered) == [("a|main", True), ("a|", True)]
-    answer = shard.store.dispatch(term, 0, 100)
+    answer = shard.store.dispatch(term, 0, 100, order=shard.order)
     assert (answer.entered, answer.corrected) == ([], [])
 
 
@@ -78,12 +115,15 @@ def test_another_head_a_pause_and_an_end_are_told(shard: Shard) -> None:
     [changed] = shard.admit(term, rank=lambda _: 1.0).entered
     assert (changed.lane, changed.rank, changed.seq) == ("main", 1.0, 2)
     limits(shard, ScopeLimits(tenant="a", paused=True))
-    assert ("a|", False) in names(shard.store.dispatch(term, 0, 100).entered)
+    assert ("a|", False) in names(shard.store.dispatch(term, 0, 100, order=shard.order).entered)
     limits(shard, ScopeLimits(tenant="a", weight=4))
-    [back] = [lane for lane in shard.store.dispatch(term, 0, 100).entered if not lane.lane]
+    [back] = [lane for lane in shard.store.dispatch(term, 0, 100, order=shard.order).entered if not lane.lane]
     assert (back.runs, back.tenant_weight) == (True, 4.0)
     shard.store.cancel([job_id for _, _, job_id in shard.store.peek(5)])
-    assert set(names(shard.store.dispatch(term, 0, 100).entered)) == {("a|main", False), ("a|", False)}
+    assert set(names(shard.store.dispatch(term, 0, 100, order=shard.order).entered)) == {
+        ("a|main", False),
+        ("a|", False),
+    }
     assert first
 
 
@@ -93,11 +133,15 @@ def test_changes_are_told_in_their_order(shard: Shard) -> None:
     shard.admit(term)
     for job_id in (a[0], b[0], a[1]):  # a second change of its head leaves a lane where it is
         shard.store.cancel([job_id])
-    assert names(shard.store.dispatch(term, 0, 100).entered) == [("a|main", True), ("b|main", True)]
+    assert names(shard.store.dispatch(term, 0, 100, order=shard.order).entered) == [("a|main", True), ("b|main", True)]
     shard.store.cancel([a[2]])
     shard.store.cancel([b[1]])
     limits(shard, ScopeLimits(tenant="a", lane="main", paused=True))
-    assert names(shard.store.dispatch(term, 0, 100).entered) == [("b|main", True), ("a|main", False), ("a|", False)]
+    assert names(shard.store.dispatch(term, 0, 100, order=shard.order).entered) == [
+        ("b|main", True),
+        ("a|main", False),
+        ("a|", False),
+    ]
 
 
 def test_the_first_job_of_each_pick_is_taken(shard: Shard) -> None:
@@ -189,7 +233,7 @@ def test_a_slot_given_back_is_told(shard: Shard) -> None:
     pick(shard, term, "a")
     [leased] = shard.lease()
     shard.store.complete([completed(leased)])
-    assert names(shard.store.dispatch(term, 0, 100).entered) == [("a|", True)]
+    assert names(shard.store.dispatch(term, 0, 100, order=shard.order).entered) == [("a|", True)]
 
 
 def test_the_wake_of_a_key_during_a_dispatch_is_told(shard: Shard) -> None:
@@ -200,7 +244,7 @@ def test_the_wake_of_a_key_during_a_dispatch_is_told(shard: Shard) -> None:
     assert outcomes(answer) == [("a", "taken"), ("b", "blocked")]
     [leased] = shard.lease()
     shard.store.complete([completed(leased)])
-    assert ("b|main", True) in names(shard.store.dispatch(term, 0, 100).entered)
+    assert ("b|main", True) in names(shard.store.dispatch(term, 0, 100, order=shard.order).entered)
     assert outcomes(pick(shard, term, "b")) == [("b", "taken")]
 
 
@@ -222,12 +266,57 @@ def test_true_costs_are_told_by_lane(shard: Shard) -> None:
     shard.now_ms += 80
     shard.store.complete([completed(one, run_ms=80), completed(two, run_ms=30)])
     shard.store.partition_requeue([Returned(id=three.id, attempts=1)])
-    answer = shard.store.dispatch(term, 0, 100)
+    answer = shard.store.dispatch(term, 0, 100, order=shard.order)
     assert set(answer.corrected) == {
         Correction(tenant="a", lane="main", difference=30.0 - 20.0),
         Correction(tenant="b", lane="main", difference=-9.0),
     }
-    assert shard.store.dispatch(term, 0, 100).corrected == []
+    assert shard.store.dispatch(term, 0, 100, order=shard.order).corrected == []
+
+
+@pytest.mark.parametrize("before", ["ring", "tiered", "fifo", "lottery"])
+def test_what_another_policy_charged_is_not_told(shard: Shard, before: str) -> None:
+    """The leader's copy of the walk never had it. Nothing waits, so that no new generation begins."""
+    term = shard.schedule(policy=before)
+    shard.add(shard.job("a"))
+    shard.admit(term, rank=(lambda _: 1.0) if before == "lottery" else (lambda _: None))
+    pick(shard, term, *(["a"] if before == "lottery" else []))
+    [job] = shard.lease()
+    term = lead(shard)
+    shard.now_ms += 4_000
+    shard.store.complete([completed(job, run_ms=4_000)])
+    assert shard.store.dispatch(term, 0, 100, order=shard.order).corrected == []
+    assert "corrections" not in shard.snapshot()
+
+
+def test_what_changed_is_read_for_many_lanes_at_once(shard: Shard) -> None:
+    term = lead(shard)
+    shard.add(*(shard.job(f"t{number % 5}", lane=f"l{number}") for number in range(100)))
+    ran = commands(shard)
+    answer = shard.admit(term, rank=lambda entry: float(entry.seq))
+    admitted = commands(shard) - ran
+    limits(shard, *(ScopeLimits(tenant=f"t{number % 5}", lane=f"l{number}", weight=2) for number in range(100)))
+    assert len(answer.entered) == 105
+    ran = commands(shard)
+    told = shard.store.dispatch(term, 0, 100, order=shard.order).entered
+    assert {(lane.tenant, lane.lane, lane.lane_weight) for lane in told} == {
+        (f"t{number % 5}", f"l{number}", 2.0) for number in range(100)
+    }
+    assert all(lane.runs and lane.rank == lane.seq and lane.cost == 50.0 for lane in told)
+    assert commands(shard) - ran < 100 * 2 + 50  # the first job of each, and its row
+    assert admitted < 100 * 20
+
+
+@pytest.mark.parametrize("rank", [float("nan"), float("inf"), float("-inf")])
+def test_a_rank_that_is_no_place_is_refused_before_anything_is_written(shard: Shard, rank: float) -> None:
+    term = lead(shard)
+    shard.add(shard.job("a"), shard.job("b"))
+    entries = shard.store.read_ingress(term.nonce)
+    before = shard.snapshot()
+    ranks = [(entry.entry, entry.id, rank if entry.tenant == "b" else 1.0) for entry in entries]
+    with pytest.raises(StoreError, match="finite"):
+        shard.store.admit(term, ranks, order=shard.order)
+    assert shard.snapshot() == before
 
 
 def test_a_job_keeps_the_rank_it_was_given(shard: Shard) -> None:
@@ -289,8 +378,8 @@ def test_a_new_leader_hears_what_the_old_one_was_not_told(shard: Shard) -> None:
 def test_a_flush_replaces_what_was_kept(shard: Shard) -> None:
     term = lead(shard)
     assert shard.store.read_policy() == (0, b"")
-    assert shard.store.flush_policy(term, 1, b"one")
-    assert shard.store.flush_policy(term, 5, b"five")
+    assert shard.store.flush_policy(term, 1, b"one", order=shard.order)
+    assert shard.store.flush_policy(term, 5, b"five", order=shard.order)
     assert shard.store.read_policy() == (5, b"five")
     assert [key for key in shard.snapshot() if key.startswith("flushed:")] == ["flushed:5"]
 
@@ -298,16 +387,16 @@ def test_a_flush_replaces_what_was_kept(shard: Shard) -> None:
 @pytest.mark.parametrize("number", [1, 2])
 def test_an_older_flush_changes_nothing(shard: Shard, number: int) -> None:
     term = lead(shard)
-    shard.store.flush_policy(term, 2, b"two")
+    shard.store.flush_policy(term, 2, b"two", order=shard.order)
     before = shard.snapshot()
-    assert not shard.store.flush_policy(term, number, b"other")
+    assert not shard.store.flush_policy(term, number, b"other", order=shard.order)
     assert shard.snapshot() == before
 
 
 def test_a_repeat_of_a_flush_is_kept(shard: Shard) -> None:
     term = lead(shard)
-    assert shard.store.flush_policy(term, 2, b"two")
-    assert shard.store.flush_policy(term, 2, b"two")
+    assert shard.store.flush_policy(term, 2, b"two", order=shard.order)
+    assert shard.store.flush_policy(term, 2, b"two", order=shard.order)
 
 
 def test_a_term_that_is_over_keeps_nothing(shard: Shard) -> None:
@@ -315,15 +404,15 @@ def test_a_term_that_is_over_keeps_nothing(shard: Shard) -> None:
     shard.term()
     before = shard.snapshot()
     with pytest.raises(Fenced):
-        shard.store.flush_policy(old, 9, b"stale")
+        shard.store.flush_policy(old, 9, b"stale", order=shard.order)
     assert shard.snapshot() == before
 
 
 def test_another_policy_drops_what_was_kept_and_numbers_go_on(shard: Shard) -> None:
     term = lead(shard)
-    shard.store.flush_policy(term, 3, b"three")
+    shard.store.flush_policy(term, 3, b"three", order=shard.order)
     shard.schedule(policy="lottery")
     assert shard.store.read_policy() == (3, b"")
     term = shard.term()
-    assert not shard.store.flush_policy(term, 3, b"new")
-    assert shard.store.flush_policy(term, 4, b"new")
+    assert not shard.store.flush_policy(term, 3, b"new", order=shard.order)
+    assert shard.store.flush_policy(term, 4, b"new", order=shard.order)

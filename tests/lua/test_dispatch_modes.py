@@ -96,8 +96,8 @@ def test_a_late_leader_admits_but_dispatches_nothing_in_a_direct_pool(shard: Sha
     ids = shard.add(shard.job(), shard.job())
     entries = [(entry.entry, entry.id, None) for entry in shard.store.read_ingress(term.nonce)]
     go(shard, "direct", policy="fifo")
-    assert shard.store.admit(term, entries).admitted == 2
-    assert shard.store.dispatch(term, 250, 100).jobs == 0
+    assert shard.store.admit(term, entries, order=shard.order).admitted == 2
+    assert shard.store.dispatch(term, 250, 100, order=shard.order).jobs == 0
     assert drained(shard) == ids
 
 
@@ -107,7 +107,7 @@ def test_what_the_workers_admitted_is_a_duplicate_for_a_late_leader(shard: Shard
     entries = [(entry.entry, entry.id, None) for entry in shard.store.read_ingress(term.nonce)]
     go(shard, "direct", policy="fifo")
     shard.store.promote_due()
-    answer = shard.store.admit(term, entries)
+    answer = shard.store.admit(term, entries, order=shard.order)
     assert (answer.admitted, answer.duplicates) == (0, 2)
 
 

@@ -296,7 +296,7 @@ def test_a_full_key_with_those_who_hold_it_whoever_they_are(shard: Shard) -> Non
     assert (one.text, one.limit, one.used, one.full) == ("customer:1", 1, 1, True)
     assert one.holders == (Holder(id=theirs, tenant="globex"),)
     assert (two.full, two.holders) == (False, ())
-    assert (facts.parked, facts.place, facts.ahead) == (True, 1, None)
+    assert (facts.aside, facts.place, facts.ahead) == (True, 1, None)
     shard.store.configure(1, keys=[KeyLimits(pattern="p", text="customer:{id}", max_in_flight=None)])
     facts = ask(shard, first)
     assert [each.limit for each in facts.keys] == [None, None]
@@ -314,7 +314,8 @@ def test_sub_lanes_are_counted_with_the_lane(shard: Shard, policy: str) -> None:
     said = {job_id: ask(shard, job_id) for job_id in ids}
     order = [job.id for job in shard.lease(20)]
     assert [said[job_id].ahead for job_id in order] == list(range(20))
-    mine = [job_id for job_id in order if said[job_id].record.tenant == "acme"]  # type: ignore[union-attr]
+    tenants = {job.id: job.tenant for job in jobs}
+    mine = [job_id for job_id in order if tenants[job_id] == "acme"]
     assert [said[job_id].place for job_id in mine] == list(range(len(mine)))
 
 
@@ -325,7 +326,7 @@ def test_what_stands_aside_stands_before_nobody(shard: Shard, policy: str) -> No
     shard.lease()
     *_, plain = shard.add(keyed(shard, "1"), keyed(shard, "1"), shard.job())
     facts = ask(shard, plain)
-    assert (facts.place, facts.ahead, facts.parked) == (0, 0, False)
+    assert (facts.place, facts.ahead, facts.aside) == (0, 0, False)
 
 
 def test_a_suspect_with_keys_holds_up_its_lane(shard: Shard) -> None:

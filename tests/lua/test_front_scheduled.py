@@ -24,7 +24,9 @@ def test_a_parked_job_comes_to_ingress_when_it_is_drawn(shard: Shard) -> None:
     assert states(shard, second) == [State.INGRESS]
     entries = shard.store.read_ingress(term.nonce)
     assert [entry.id for entry in entries] == [first, second]
-    assert shard.store.admit(term, [(entry.entry, entry.id, None) for entry in entries]).admitted == 2
+    assert (
+        shard.store.admit(term, [(entry.entry, entry.id, None) for entry in entries], order=shard.order).admitted == 2
+    )
 
 
 def test_a_job_in_ingress_takes_newer_arguments_and_a_chosen_one_does_not(shard: Shard) -> None:
@@ -38,8 +40,8 @@ def test_a_job_in_ingress_takes_newer_arguments_and_a_chosen_one_does_not(shard:
     [answer] = shard.store.enqueue([shard.job(debounce=window, payload=b'{"a":[2]}')])
     assert (answer.outcome, answer.id) == ("debounced", first.id)
     entries = shard.store.read_ingress(term.nonce)
-    shard.store.admit(term, [(entry.entry, entry.id, None) for entry in entries])
-    assert shard.store.dispatch(term, 5, 5).jobs == 1
+    shard.store.admit(term, [(entry.entry, entry.id, None) for entry in entries], order=shard.order)
+    assert shard.store.dispatch(term, 5, 5, order=shard.order).jobs == 1
     assert states(shard, first.id) == [State.READY]
     [answer] = shard.store.enqueue([shard.job(debounce=window, payload=b'{"a":[3]}')])
     assert (answer.outcome, answer.id != first.id) == ("enqueued", True)
@@ -52,9 +54,9 @@ def test_a_singleton_replaces_what_waits_in_ingress_and_what_is_chosen(shard: Sh
     [first] = shard.add(shard.job(singleton=single))
     [second] = shard.add(shard.job(singleton=single))
     entries = shard.store.read_ingress(term.nonce)
-    admitted = shard.store.admit(term, [(entry.entry, entry.id, None) for entry in entries])
+    admitted = shard.store.admit(term, [(entry.entry, entry.id, None) for entry in entries], order=shard.order)
     assert (admitted.admitted, admitted.duplicates) == (1, 1)
-    assert shard.store.dispatch(term, 5, 5).jobs == 1
+    assert shard.store.dispatch(term, 5, 5, order=shard.order).jobs == 1
     [third] = shard.add(shard.job(singleton=single))
     records = shard.reads.jobs([first, second, third])
     assert [record and (record.state, record.outcome) for record in records] == [

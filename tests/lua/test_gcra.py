@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +25,21 @@ def limit(shard: Shard, rate: Rate | None, *, tenant: str = "acme", lane: str = 
 
 def words(shard: Shard, count: int = 1, **options: Any) -> list[str]:
     return [shard.store.enqueue([shard.job(**options)])[0].outcome for _ in range(count)]
+
+
+def test_a_pool_whose_last_rate_went_asks_nobody_any_more(shard: Shard) -> None:
+    """However often each is sent."""
+    rate = Rate(rate=1, period_ms=1_000)
+    scopes = [ScopeLimits(tenant="a", rate=rate), ScopeLimits(tenant="a", lane="x", rate=rate)]
+    key = KeyLimits(pattern="p", text="p", rate=rate)
+    for version, clear, asked in [(1, False, b"3"), (1, False, b"3"), (2, True, None), (2, True, None)]:
+        shard.store.configure(
+            version, scopes=[replace(scope, clear=clear) for scope in scopes], keys=[replace(key, clear=clear)]
+        )
+        assert shard.client.hget(shard.keys["conf"], "front") == asked
+    shard.store.configure(3, scopes=scopes[:1])
+    shard.store.configure(4, scopes=[ScopeLimits(tenant="a", weight=2)])
+    assert not shard.client.hexists(shard.keys["conf"], "front")
 
 
 def test_burst_then_one_an_interval(shard: Shard) -> None:
@@ -76,8 +92,13 @@ def test_a_clock_that_steps_back_owes_no_more_than_before(shard: Shard) -> None:
     limit(shard, Rate(rate=1, period_ms=1_000, burst=2))
     assert words(shard, 3) == ["enqueued", "enqueued", "throttled"]
     shard.now_ms -= 3_600_000
-    [answer] = shard.store.enqueue([shard.job()])
-    assert (answer.outcome, answer.wait_ms) == ("throttled", 1_000)
+    for waited_ms in (0, 400, 999):
+        shard.now_ms += waited_ms
+        [answer] = shard.store.enqueue([shard.job()])
+        assert (answer.outcome, answer.wait_ms) == ("throttled", 1_000 - waited_ms), "and no more as time goes on"
+        shard.now_ms -= waited_ms
+    shard.now_ms += 1_000
+    assert words(shard) == ["enqueued"]
 
 
 def test_another_rate_carries_over_how_many_jobs_are_owed(shard: Shard) -> None:
@@ -86,6 +107,9 @@ def test_another_rate_carries_over_how_many_jobs_are_owed(shard: Shard) -> None:
     limit(shard, Rate(rate=10, period_ms=1_000), version=2)
     [answer] = shard.store.enqueue([shard.job()])
     assert (answer.outcome, answer.wait_ms) == ("throttled", 100)
+    shard.now_ms += 60
+    [answer] = shard.store.enqueue([shard.job()])
+    assert (answer.outcome, answer.wait_ms) == ("throttled", 40), "what was said stands"
     limit(shard, None, version=3)
     assert words(shard, 3) == ["enqueued"] * 3
 
@@ -173,8 +197,13 @@ def test_parking_consumes_so_that_who_comes_later_waits_longer(shard: Shard) -> 
     assert (answer.outcome, answer.wait_ms) == ("throttled", 3_000)
     job = shard.job(parks=True)
     assert [shard.store.enqueue([job])[0].outcome for _ in range(2)] == ["parked", "parked"]
+    shard.now_ms += 10  # a repeat, also in one call, says how long it is by now
+    assert [answer.wait_ms for answer in shard.store.enqueue([job, job])] == [2_990, 2_990]
+    shard.now_ms -= 10
     [answer] = shard.store.enqueue([shard.job()])
     assert answer.wait_ms == 4_000
+    pair = shard.store.enqueue([two := shard.job(parks=True), two])
+    assert [(answer.outcome, answer.wait_ms) for answer in pair] == [("parked", 4_000), ("parked", 4_000)]
 
 
 def test_a_job_for_later_is_parked_until_both_moments(shard: Shard) -> None:

@@ -101,7 +101,7 @@ def test_a_change_of_limits_reaches_all_keys_of_its_pattern_in_bounded_calls(sha
     shard.add(keyed(shard, "a"))
     shard.client.config_resetstat()
     shard.store.configure(2, keys=[KeyLimits(pattern=digest("customer"), text="customer", clear=True)])
-    pages = calls(shard)["evalsha"]
+    pages = calls(shard)["fcall"]
     assert 1_500 / 400 < pages < 1_500 / 64
     standing = shard.client.zcard(shard.keys["q:acme|main"])
     assert standing == pages * 64

@@ -130,7 +130,9 @@ def test_c020_one_dead_worker_delays_only_its_own_job(shard: Shard) -> None:
     (stuck,) = shard.lease(1, "dies")
     ids = shard.add(*(shard.job() for _ in range(30)))
     assert [job.id for job in shard.lease(30, "lives")] == ids
-    assert shard.reads.job(stuck.id).state is State.ACTIVE  # type: ignore[union-attr]
+    record = shard.reads.job(stuck.id)
+    assert record is not None
+    assert record.state is State.ACTIVE
 
 
 def test_c002_many_sweepers_promote_each_job_once(shard: Shard) -> None:

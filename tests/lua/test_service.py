@@ -20,7 +20,10 @@ def served(shard: Shard, minute: int = 0) -> dict[str, list[float]]:
     `|` → units, jobs, most in flight. `minute`: from now on."""
     number = shard.now_ms // MINUTE_MS + minute
     stored: Any = shard.client.hgetall(shard.keys[f"served:{number}"])
-    return {name.decode(): [float(part or 0) for part in packed.split(b"|")] for name, packed in stored.items()}
+    return {
+        name.decode(): [float(part or 0) for part in packed.partition(b";")[0].split(b"|")]
+        for name, packed in stored.items()
+    }
 
 
 @pytest.mark.parametrize("policy", DIRECT)

@@ -194,6 +194,94 @@ def test_a_job_of_replace_comes_next_after_one_that_runs(shard: Shard) -> None:
     assert [job.id for job in shard.lease(5, worker="w2")] == [third.id]
 
 
+def test_replace_tells_the_one_that_runs_to_stop_once(shard: Shard) -> None:
+    begin(shard, "replace")
+    shard.store.register("w1", {}, 60_000)
+    [running] = shard.lease()
+    second, third = single(shard, "replace"), single(shard, "replace")
+    send(shard, second)
+    told_ms = shard.now_ms
+    told = shard.reads.job(running.id)
+    assert told is not None
+    assert (told.cancelling, told.cancelling_ms) == (True, told_ms)
+    assert shard.client.hget(shard.keys["worker:w1"], "stop") == running.id.encode()
+    shard.now_ms += 10
+    send(shard, third)
+    assert shard.client.hget(shard.keys.run(running.id), "cx") == str(told_ms).encode()
+    before = shard.snapshot()
+    send(shard, third)
+    assert shard.snapshot() == before, "a repeat tells nobody anew"
+    assert shard.store.complete([completed(running)]) == ["cancelled"]
+    assert [job.id for job in shard.lease(5, worker="w2")] == [third.id]
+    assert shard.store.verify() == []
+
+
+@pytest.mark.parametrize("mode", ["skip", "next"])
+def test_other_modes_tell_nobody_to_stop(shard: Shard, mode: SingletonMode) -> None:
+    begin(shard, "next")
+    [running] = shard.lease()
+    send(shard, single(shard, mode))
+    left = shard.reads.job(running.id)
+    assert left is not None
+    assert not left.cancelling
+
+
+def test_a_replacement_that_is_not_to_be_tells_nobody_to_stop(shard: Shard) -> None:
+    """It is refused above a rate; and behind one that lets nobody wait it is skipped."""
+    shard.store.configure(1, scopes=[ScopeLimits(tenant="acme", rate=Rate(rate=1, period_ms=1_000))])
+    begin(shard, "replace")
+    [running] = shard.lease()
+    assert send(shard, single(shard, "replace"))[0] == "throttled"
+    shard.now_ms += 1_000
+    first = begin(shard, "skip", name="other")
+    [other] = shard.lease()
+    shard.now_ms += 1_000
+    assert send(shard, single(shard, "replace", name="other")) == ("skipped", first.id)
+    for job in (running, other):
+        left = shard.reads.job(job.id)
+        assert left is not None
+        assert not left.cancelling
+
+
+@pytest.mark.dirty_store
+@pytest.mark.parametrize("mode", ["skip", "replace", "next"])
+@pytest.mark.parametrize("how", ["gone", "nonsense", "wrong type", "no hash"])
+def test_who_cannot_be_read_holds_nothing(shard: Shard, how: str, mode: SingletonMode) -> None:
+    """The next job is accepted whole: it stands in its queue, and a repeat finds it there."""
+    bad = begin(shard, "skip")
+    shard.store.await_result(bad.id, "web1")
+    key = shard.keys.job(bad.id)
+    if how == "no hash":
+        shard.client.setrange(key, 0, "h")
+    else:
+        shard.client.delete(key)
+    if how == "nonsense":
+        shard.client.set(key, "somebody else's")
+    elif how == "wrong type":
+        shard.client.lpush(key, "x")
+    job = begin(shard, mode)
+    assert send(shard, job) == ("enqueued", job.id)
+    assert shard.snapshot()["single:acme|nightly"] == job.id.encode()
+    assert shard.snapshot()["once"].keys() == {job.id.encode()}
+    assert shard.snapshot()["done:web1"] == [bad.id.encode()]
+    [running] = shard.lease(5)
+    assert running.id == job.id
+    assert shard.snapshot()["quarantine"] == {bad.id.encode()}
+    shard.store.complete([completed(running)])
+    assert is_free(shard)
+    assert all(bad.id in problem for problem in shard.store.verify())
+
+
+@pytest.mark.dirty_store
+def test_one_that_runs_holds_it_whatever_became_of_its_row(shard: Shard) -> None:
+    begin(shard, "next")
+    [running] = shard.lease()
+    shard.client.delete(shard.keys.job(running.id))
+    assert send(shard, single(shard, "next")) == ("skipped", running.id)
+    shard.store.complete([completed(running)])
+    assert is_free(shard)
+
+
 def test_next_keeps_one_that_runs_and_one_that_waits(shard: Shard) -> None:
     begin(shard, "next")
     [running] = shard.lease()

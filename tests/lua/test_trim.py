@@ -109,3 +109,16 @@ def test_c049_helper_keys_go_with_their_last_user(shard: Shard) -> None:
     assert kinds <= {"policy", "marks", "conf", "counts", "stats", "tasks", "names", "est", "workers", "wake"}
     fields = set(shard.snapshot()["policy"]) - {b"V:last"}
     assert fields <= {b"V"}
+
+
+def test_many_rows_that_nobody_could_read_are_not_kept_for_ever(shard: Shard) -> None:
+    for first in range(0, 10_030, 1_000):
+        names = [f"{number:022d}" for number in range(first, min(first + 1_000, 10_030))]
+        shard.client.sadd(shard.keys["quarantine"], *names)
+        shard.client.mset({shard.keys.run(name): "of a wrong type" for name in names})
+    shard.store.trim(**KEEP, limit=20)
+    shard.store.trim(**KEEP, limit=20)
+    assert shard.client.scard(shard.keys["quarantine"]) == 10_000
+    rows = sum(1 for _ in shard.client.scan_iter(shard.keys.run("*"), count=1_000))
+    assert rows == 10_000, "their rows go with them"
+    shard.store.obliterate("t", force=True, limit=10**6)

@@ -37,8 +37,8 @@ class LedStore(Store):
         self._admit_all()
         return moved
 
-    def retry_from_dlq(self, ids: Sequence[str]) -> list[str]:
-        words = super().retry_from_dlq(ids)
+    def retry_from_dlq(self, ids: Sequence[str], *, first_ms: float = 0, gap_ms: float = 0) -> list[str]:
+        words = super().retry_from_dlq(ids, first_ms=first_ms, gap_ms=gap_ms)
         self._admit_all()
         return words
 

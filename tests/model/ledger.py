@@ -35,6 +35,8 @@ class Job:
     begun: bool = False
     closed: int = 0
     worker: str = ""
+    cancelling: bool = False
+    """It was told to stop while it ran: however its lease ends, it ends as cancelled."""
     outcome: Outcome | None = None
     group: str = ""
     """Of a dead letter."""
@@ -180,6 +182,9 @@ class Ledger:
             return self.refusal(finish.id, finish.attempts)
         job, now = self.jobs[finish.id], self.now()
         job.closed = finish.attempts
+        if job.cancelling:
+            self._end(job, Outcome.CANCELLED)
+            return "cancelled"
         if isinstance(finish, Completed):
             self.completed += 1
             self._end(job, Outcome.COMPLETED)
@@ -197,6 +202,9 @@ class Ledger:
             return self.refusal(returned.id, returned.attempts)
         job, now = self.jobs[returned.id], self.now()
         job.closed = returned.attempts
+        if job.cancelling:
+            self._end(job, Outcome.CANCELLED)
+            return "cancelled"
         if returned.unknown_task:
             job.unknown_since_ms = now if job.unknown_since_ms is None else job.unknown_since_ms
             if now - job.unknown_since_ms >= returned.grace_ms:
@@ -221,8 +229,15 @@ class Ledger:
             if self.owns(job_id, attempts):
                 self.jobs[job_id].begun = True
 
+    def stopping(self, worker: str) -> set[str]:
+        """The jobs of a worker that were told to stop."""
+        return {job.new.id for job in self.held(worker) if job.cancelling}
+
     def cancel(self, job_id: str) -> str:
         job = self.jobs[job_id]
+        if job.state is State.ACTIVE:
+            job.cancelling = True
+            return "stopping"
         if not job.waits:
             return self._word(job)
         self._end(job, Outcome.CANCELLED)
@@ -273,11 +288,14 @@ class Ledger:
             self._end(job, Outcome.EXPIRED)
         return len(gone)
 
-    def recover(self, jobs: Iterable[Job]) -> tuple[int, int]:
-        """How many came back and how many died. Only a job that had begun counts a crash."""
-        back = dead = 0
+    def recover(self, jobs: Iterable[Job]) -> tuple[int, int, int]:
+        """How many came back, died, and ended as cancelled. Only a job that had begun counts a crash."""
+        back = dead = cancelled = 0
         for job in jobs:
-            if job.state is State.ACTIVE:
+            if job.state is State.ACTIVE and job.cancelling:
+                self._end(job, Outcome.CANCELLED)
+                cancelled += 1
+            elif job.state is State.ACTIVE:
                 job.crashes += job.begun
                 if job.begun and job.crashes >= job.new.max_crashes:
                     self._die(job, "worker_lost")
@@ -285,7 +303,7 @@ class Ledger:
                 else:
                     job.state = State.PENDING
                     back += 1
-        return back, dead
+        return back, dead, cancelled
 
     def next_due_ms(self) -> int:
         moments = [job.due_ms for job in self.of(State.SCHEDULED)]

@@ -20,14 +20,17 @@ from queueapp.policies.edf import Edf
 from queueapp.policies.keyed import SWEEP_MS
 from queueapp.policies.protocol import Candidate, Policy
 from queueapp.policies.registry import POLICIES
+from queueapp.policies.tokens import DispatchRate
 from queueapp.policies.tree import Charge, Limits, Tree
-from queueapp.store.configuration import KeyLimits, PoolConf, ScopeLimits
+from queueapp.store.configuration import KeyLimits, PoolConf, Rate, ScopeLimits
 from queueapp.store.records import Completed, Failed, LeasedJob, NewJob, Returned, Tier
 from queueapp.store.store import Store
 from tests.model.estimates import DEFAULT_COST, Estimates
 from tests.model.keysets import KEYS, key_set, key_use
 
 LONG_LEASE_MS = 10**9
+SWEPT_PER_CYCLE = 16
+"""Tenants and lanes without a token that one `cycle` looks at because their moment has come."""
 
 
 @dataclass(slots=True)
@@ -56,6 +59,11 @@ def under(rule: str) -> tuple[Policy, PoolConf]:
             step_ms = int(parameter)
             return Aging(step_ms=step_ms), PoolConf(policy=name, step_ms=step_ms, default_cost=DEFAULT_COST)
     return POLICIES[name](), PoolConf(policy=name, default_cost=DEFAULT_COST)
+
+
+def told(rate: DispatchRate | None) -> Rate | None:
+    """A dispatch rate as the store is told of it."""
+    return None if rate is None else Rate(rate=rate.rate, period_ms=rate.period_ms, burst=rate.burst)
 
 
 @dataclass(slots=True)
@@ -157,6 +165,7 @@ class Pair:
         expected = []
         with self._together():
             swept = cycles and self.tree.keyed.sweep()
+        swept = (cycles and self.tree.sweep_timers(SWEPT_PER_CYCLE)) or swept
         with self._together():
             for _ in range(want):
                 if (charge := self.tree.pick()) is None:
@@ -261,6 +270,7 @@ class Pair:
                 del self.parked[job_id]
                 self._renew(job_id, due_ms)
             self.tree.keyed.sweep(1000)
+        self.tree.sweep_timers(1000)
 
     def cancel(self, indices: Iterable[int]) -> None:
         waiting = [job_id for job_id in self.jobs if job_id in self.tree]
@@ -285,7 +295,9 @@ class Pair:
             max_in_flight=limits.ceiling,
             min_share=limits.min_share,
             paused=limits.paused,
+            dispatch_rate=told(limits.dispatch),
         )
+        self.tree.keyed.now_ms = self.clock()
         self.store.configure(next(self._versions), scopes=[scope])
         self.tree.configure(tenant, lane, limits)
 
@@ -294,12 +306,14 @@ class Pair:
         self.store.configure(next(self._versions), pool=pool)
         self.tree.pool = Limits(ceiling=ceiling, paused=paused)
 
-    def configure_key(self, name: str, limit: int | None, *, clear: bool) -> None:
-        """A limit for every key of one pattern."""
-        change = KeyLimits(pattern=digest(name), text=name, max_in_flight=limit, clear=clear)
+    def configure_key(self, name: str, limit: int | None, *, clear: bool, dispatch: DispatchRate | None = None) -> None:
+        """A limit and a dispatch rate for every key of one pattern."""
+        change = KeyLimits(
+            pattern=digest(name), text=name, max_in_flight=limit, dispatch_rate=told(dispatch), clear=clear
+        )
         self.store.configure(next(self._versions), keys=[change])
         with self._together():
-            self.tree.keyed.configure(digest(name), limit, clear=clear)
+            self.tree.keyed.configure(digest(name), limit, dispatch=dispatch, clear=clear)
 
     def drain(self) -> None:
         """Lift every limit and lease what is left: whatever differs shows in the order."""

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from queueapp.policies.registry import DIRECT
+from queueapp.policies.tokens import DispatchRate
 from queueapp.policies.tree import Limits
 from queueapp.store.keys import ShardKeys
 from queueapp.store.records import Tier
@@ -183,6 +184,8 @@ def play(pair: Pair, events: list[Event]) -> None:
                 pair.redrive()
             case ("key", str(name), limit, bool(clear)):
                 pair.configure_key(name, limit, clear=clear)
+            case ("key", str(name), limit, bool(clear), rate):
+                pair.configure_key(name, limit, clear=clear, dispatch=rate)
             case ("configure", str(tenant), str(lane), Limits() as changed):
                 pair.configure(tenant, lane, replace(changed, min_share=0) if lane else changed)
             case ("pool", ceiling, bool(paused)):
@@ -266,6 +269,32 @@ def test_a_ceiling_that_nobody_reaches_changes_no_order(fresh_pair: Callable[[st
         assert pair.store.verify() == []
         orders.append(pair.order)
     assert orders[0] == orders[1]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("first", range(0, 24, 12))
+def test_dispatch_rates_keep_the_order(fresh_pair: Callable[[str], Pair], rule: str, first: int) -> None:
+    """Rates of tenants, lanes and keys come, go and change; who has no token leaves the walk and comes back in time."""
+    for seed in range(first, first + 12):
+        pair, chance = fresh_pair(rule), random.Random(seed)
+        play(pair, [_rated(chance, event) for event in dense(chance, 50, keyed=seed % 2 == 0)])
+        assert pair.store.verify() == [], f"seed {seed}"
+
+
+def _rated(chance: random.Random, event: Event) -> Event:
+    rate = DispatchRate(
+        rate=chance.choice([1, 3, 7, 50]), period_ms=chance.choice([20, 400, 1_000]), burst=chance.choice([1, 1, 2, 5])
+    )
+    match event:
+        case ("configure", tenant, lane, Limits() as changed) if chance.random() < 0.7:
+            return ("configure", tenant, lane, replace(changed, dispatch=rate))
+        case ("key", name, limit, bool(clear)):
+            return ("key", name, limit, clear, rate if chance.random() < 0.7 else None)
+        case ("complete", *_) if chance.random() < 0.2:
+            return ("configure", chance.choice(TENANTS), chance.choice(["", *LANES]), Limits(dispatch=rate))
+        case ("complete", *_) if chance.random() < 0.1:
+            return ("key", chance.choice(KEYS), None, False, rate)
+    return event
 
 
 def _job(tenant: str, lane: str, keys: tuple[tuple[str, int], ...]) -> Wanted:

@@ -52,6 +52,9 @@ class Chaos:
     def configured(self) -> PoolConf:
         return PoolConf(policy=self.rule, dispatch="scheduled", window=self.window, cost_unit="units")
 
+    def in_force(self) -> tuple[PoolConf, int]:
+        return self.configured(), self.reads.in_force()[1]
+
     def live_slots(self, live_ms: int) -> int:
         return 0
 

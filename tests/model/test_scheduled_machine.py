@@ -224,7 +224,7 @@ class ScheduledMachine(RuleBasedStateMachine):
     @rule(again=twice)
     def leader_admits(self, again: bool) -> None:
         for _ in range(1 + again):
-            self.store.admit(self.term, [(one.entry, one.id, float(one.seq)) for one in self.read])
+            self.store.admit(self.term, [(one.entry, one.id, float(one.seq)) for one in self.read], order=self._order)
 
     @rule(most=st.integers(0, 4), window=st.integers(0, 6))
     def leader_dispatches(self, most: int, window: int) -> None:
@@ -233,7 +233,7 @@ class ScheduledMachine(RuleBasedStateMachine):
     @rule()
     def leader_keeps_what_its_policy_knows(self) -> None:
         self.flushed += 1
-        assert self.store.flush_policy(self.term, self.flushed, b"%d" % self.flushed)
+        assert self.store.flush_policy(self.term, self.flushed, b"%d" % self.flushed, order=self._order)
         assert self.store.read_policy() == (self.flushed, b"%d" % self.flushed)
 
     @rule()
@@ -301,15 +301,20 @@ class ScheduledMachine(RuleBasedStateMachine):
         self.client.delete(self.keys["leader"])
         self.term = self.store.lead_acquire("leader", f"nonce{next(self.nonces)}", 5_000)
 
+    @property
+    def _order(self) -> int:
+        """The order of jobs in force, as a leader that has just read it."""
+        return int(self.client.hget(self.keys["conf"], "order") or 0)
+
     def _admit_all(self) -> None:
         while read := self.store.read_ingress(self.term.nonce):
-            self.store.admit(self.term, [(one.entry, one.id, float(one.seq)) for one in read])
+            self.store.admit(self.term, [(one.entry, one.id, float(one.seq)) for one in read], order=self._order)
 
     def _dispatch(self, most: int, window: int) -> None:
         """With picks where the store needs them: some of what runs, and some that may not."""
         names = [(tenant, lane) for tenant in TENANTS for lane in LANES] * 40
         chosen = names[: most * 6] if self.conf.policy not in DIRECT else []
-        answer = self.store.dispatch(self.term, most, window, chosen)
+        answer = self.store.dispatch(self.term, most, window, chosen, order=self._order)
         assert answer.jobs <= window
         assert not self.client.zcard(self.keys["ready"]) > max(window, self._before(answer.jobs))
         self._end_expired()

@@ -60,9 +60,10 @@ class Ground:
         pool = PoolConf(policy=self.rule, dispatch="scheduled", window=max(1, self.window), cost_unit="units")
         self.store.configure(self.version, pool=pool)
 
-    def configured(self) -> PoolConf:
+    def in_force(self) -> tuple[PoolConf, int]:
         """What the leader reads: the window of this step, which needs no call of `configure`."""
-        return PoolConf(policy=self.rule, dispatch="scheduled", window=self.window, cost_unit="units")
+        pool = PoolConf(policy=self.rule, dispatch="scheduled", window=self.window, cost_unit="units")
+        return pool, self.reads.in_force()[1]
 
     def live_slots(self, live_ms: int) -> int:
         return 0

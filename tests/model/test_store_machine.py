@@ -103,8 +103,11 @@ class StoreMachine(Machine):
             )
 
         self.armed_known = True
+        stopping = self.ledger.stopping(name)
         answer = ask()
         self.ledger.now()
+        assert stopping >= set(answer.cancelled) >= stopping & {job_id for job_id, _ in extend}
+        assert set(answer.cancelled) == stopping or not self.client.exists(self.keys[f"worker:{name}"])
         self._share_of_cycle(answer, finished, extend, started, lease_ms)
         self._check_leases(name, answer, want, begin, lease_ms, shared=True)
         self._drop(finished)
@@ -201,7 +204,7 @@ class StoreMachine(Machine):
             moved = self.store.partition_recover(limit)
             self.ledger.now()
             chosen = self.ledger.overdue(limit)
-            assert (moved.pending, moved.dead) == self.ledger.recover(chosen)
+            assert (moved.pending, moved.dead, moved.cancelled) == self.ledger.recover(chosen)
             assert moved.more == (len(chosen) == limit)
 
     @rule(limit=st.sampled_from([1, 100]), again=twice)
@@ -228,6 +231,13 @@ class StoreMachine(Machine):
             self.ledger.trim(ttl_ms, most, 2 * ttl_ms + 1, dead_max, 500)
 
     # -- by hand ------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.ledger.of(State.ACTIVE))
+    @rule(chosen=picks, again=twice)
+    def stop_what_runs(self, chosen: list[int], again: bool) -> None:
+        """Also what a worker has that is gone, and what was told before."""
+        ids = self.choose(chosen, [job.new.id for job in self.ledger.of(State.ACTIVE)])
+        self.words(again, lambda: self.store.cancel(ids), lambda: self._model(self.ledger.cancel, ids))
 
     @precondition(lambda self: self.ledger.jobs)
     @rule(
@@ -324,7 +334,7 @@ class StoreMachine(Machine):
 
     @rule()
     def the_server_forgets_its_scripts(self) -> None:
-        self.client.script_flush()
+        self.client.function_flush()
 
     @precondition(lambda self: self.ledger.jobs)
     @rule(chosen=st.integers(0, 10**6), again=twice)

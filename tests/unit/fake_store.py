@@ -49,6 +49,8 @@ class FakeStore:
         self.returned: list[Returned] = []
         self.begun: set[str] = set()
         self.lost: set[str] = set()
+        self.stopping: set[str] = set()
+        """Jobs that were told to stop."""
         self.extended: list[str] = []
         self.forgotten = False
         self.away = False
@@ -99,6 +101,7 @@ class FakeStore:
                 now_ms=1,
                 finished=words,
                 lost=lost,
+                cancelled=sorted(self.stopping & self.active.keys()),
             )
 
     def partition_requeue(self, returned: Sequence[Returned]) -> list[Word]:
@@ -107,10 +110,12 @@ class FakeStore:
             words: list[Word] = []
             for job in returned:
                 current = self.active.get(job.id) == job.attempts
-                words.append("done" if current else "stale")
+                stops = job.id in self.stopping
+                words.append(("cancelled" if stops else "done") if current else "stale")
                 if current:
                     del self.active[job.id]
                     self.returned.append(job)
+                if current and not stops:
                     self.pending.appendleft((job.id, self.tasks[job.id]))
             return words
 
@@ -158,7 +163,7 @@ class FakeStore:
             return "stale"
         del self.active[finish.id]
         self.outcomes[finish.id] = finish
-        return "done"
+        return "cancelled" if finish.id in self.stopping else "done"
 
 
 class FakeBlocking:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from queueapp.store.records import Completed
 from queueapp.sync.installation import Ownership
@@ -30,6 +30,7 @@ class Running:
         max_tasks: int | None = None,
         ownership: Ownership | None = None,
         run: Callable[[Held, Faults], Outcome] | None = None,
+        own: Sequence[str] = (),
     ) -> None:
         self.blocking = FakeBlocking()
         self.bodies: dict[str, Body] = {}
@@ -39,13 +40,17 @@ class Running:
         self.worker = Worker(
             self.lines,
             WorkerOptions(slots=slots, grace_ms=grace_ms, batch=batch, max_tasks=max_tasks),
-            lambda post: Parker(lambda: self.blocking, keys, post),
+            lambda post: Parker(self._connect, [*keys, *own], post, own=own),
             ownership=ownership,
             run=run or self._run,
         )
         self.code: int | None = None
         self.thread = threading.Thread(target=self._work, daemon=True)
         self._store = stores[0]
+
+    def _connect(self) -> FakeBlocking:
+        self.blocking.closed = False  # the worker closes it to end a wait, and connects anew
+        return self.blocking
 
     def start(self) -> Running:
         self.thread.start()

@@ -188,7 +188,7 @@ def test_dlq_by_what_they_have_in_common(store: Store) -> None:
 
 
 def test_dlq_says_which() -> None:
-    with pytest.raises(CommandError, match="Say which: ids, or --tenant, --group, --task, --reason, or --all"):
+    with pytest.raises(CommandError, match="Say which: ids, or --tenant, --lane, --group, --task, --reason, or --all"):
         ductor("dlq", "discard", "--yes")
 
 

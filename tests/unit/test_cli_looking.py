@@ -18,9 +18,13 @@ from queueapp.cli.console import Console, Progress
 from queueapp.codec import encode_arguments
 from queueapp.errors import StoreMisconfigured, StoreUnavailable
 from queueapp.inspection import deadletters
+from queueapp.inspection.jobs import STATES
 from queueapp.inspection.waits import _sweeps
 from queueapp.models import DeadLetterInspection, Installation, OutboxEntry
 from queueapp.store import shards
+from queueapp.store.configuration import PoolConf, Rate, ScopeLimits
+from queueapp.store.ids import new_id
+from queueapp.store.records import NewJob
 from tests.unit.inspection.conftest import Scene
 
 pytestmark = pytest.mark.django_db
@@ -164,7 +168,7 @@ def test_by_hand_asks_once_and_does_nothing_without_a_yes(scene: Scene, monkeypa
 
 
 def test_ids_that_are_none_are_an_error(scene: Scene) -> None:
-    with pytest.raises(CommandError, match="No job is called 'nonsense'; `ductor dlq list` shows the ids"):
+    with pytest.raises(CommandError, match="No job is called 'nonsense'; `ductor jobs` and `dlq list` show the ids"):
         ductor("dlq", "retry", "nonsense", "--yes")
 
 
@@ -187,12 +191,35 @@ def test_jobs(scene: Scene) -> None:
         ductor("jobs", "nowhere")
 
 
-@pytest.mark.parametrize("state", ["pending", "scheduled", "active", "dead", "ended"])
+def came_in(scene: Scene) -> None:
+    scene.store.configure(1, pool=PoolConf(policy="fifo", dispatch="scheduled", window=5))
+    scene.add()
+
+
+def chosen(scene: Scene) -> None:
+    came_in(scene)
+    scene.store.register("w.1", {"slots": "2"}, 60_000)
+    term = scene.store.lead_acquire("me", "nonce", 60_000)
+    scene.store.admit(term, [(entry.entry, entry.id, float(entry.seq)) for entry in scene.store.read_ingress("me")])
+    scene.store.dispatch(term, 10, 10)
+
+
+def parked(scene: Scene) -> None:
+    scene.store.configure(1, scopes=[ScopeLimits(tenant="acme", rate=Rate(rate=1, period_ms=3_600_000))])
+    given: dict[str, Any] = {"task": "shop.tasks.pay", "tenant": "acme", "payload": encode_arguments([1], {})}
+    scene.store.enqueue([NewJob(id=new_id(), fingerprint="f" * 16, parks=True, **given) for _ in range(2)])
+
+
+@pytest.mark.parametrize("state", STATES)
 def test_jobs_of_every_state_have_columns(scene: Scene, state: str) -> None:
     make: dict[str, Callable[[], object]] = {
+        "ingress": lambda: came_in(scene),
         "pending": scene.add,
+        "ready": lambda: chosen(scene),
         "scheduled": lambda: scene.add(delay_ms=60_000),
+        "backlog": lambda: parked(scene),
         "active": lambda: (scene.add(), scene.lease()),
+        "moving": lambda: scene.store.depart(scene.inner(scene.add()), "abcdef.0"),
         "dead": scene.kill,
         "ended": scene.end,
     }
@@ -200,6 +227,17 @@ def test_jobs_of_every_state_have_columns(scene: Scene, state: str) -> None:
     head, line = ductor("jobs", "default", "--state", state).splitlines()
     assert head.startswith("id ")
     assert "shop.tasks.pay" in line
+
+
+def test_a_job_that_was_told_to_stop_says_so(scene: Scene) -> None:
+    [job_id] = scene.add()
+    scene.lease(1)
+    assert as_json("job", job_id)["cancelling"] is None
+    assert "cancelling" not in ductor("job", job_id)
+    scene.store.cancel(scene.inner([job_id]))
+    told = as_json("job", job_id)
+    assert (told["state"], told["outcome"], told["cancelling"]) == ("active", None, True)
+    assert "cancelling" in ductor("job", job_id)
 
 
 def test_a_job_shows_its_group_and_times(scene: Scene) -> None:

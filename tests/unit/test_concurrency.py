@@ -36,11 +36,18 @@ class Size(IntEnum):
     LARGE = 3
 
 
+class Part(float, Enum):
+    HALF = 0.5
+
+
 class Kind(Enum):
     ONE = 1
 
 
 def paint(colour: Any = Colour.RED, size: Any = Size.LARGE, kind: Any = Kind.ONE) -> None: ...
+
+
+def late(at: datetime = datetime(9999, 12, 31, 23, tzinfo=timezone(-timedelta(hours=2)))) -> None: ...
 
 
 def with_context(context: Any, customer_id: int) -> None: ...
@@ -204,6 +211,7 @@ class TestFillingIn:
             (2**53 + 1, "9007199254740993"),
             (Colour.RED, "red"),
             (Size.LARGE, "3"),
+            (Part.HALF, "0.5"),
             (-5, "-5"),
             (1.5, "1.5"),
             ("{region}", "{region}"),
@@ -237,6 +245,10 @@ class TestFillingIn:
         assert texts(made) == texts(made, "red", 3.0) == texts(made, Colour.RED, size=Size.LARGE) == {"red/3"}
         with pytest.raises(InvalidOption, match=r"field 'kind' is of the type Kind, whose value is to be the default"):
             keys_of(task(concurrency=Key("{kind}", 1))(paint))
+
+    def test_a_default_that_has_no_spelling_is_refused(self) -> None:
+        with pytest.raises(InvalidOption, match=r"field 'at' is of the type datetime here and has a value that cannot"):
+            keys_of(task(concurrency=Key("{at}", 1))(late))
 
     @pytest.mark.parametrize("value", [None, [7], {"id": 7}, (7,)], ids=repr)
     def test_what_is_no_single_value_is_refused_and_says_what_to_do(self, value: Any) -> None:

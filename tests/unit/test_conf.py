@@ -108,6 +108,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("RESULT_MAX", -1, "whole number"),
     ("DEAD_TTL", "30d", "duration"),
     ("DEAD_MAX", None, "whole number"),
+    ("RECORDS_TTL", 0, "duration"),
     ("API_TENANTS", 5, "callable"),
     ("MASK", "password", "list"),
     ("DATABASE", None, "DATABASES"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from django.test.utils import override_settings
 
 from ductor_project.settings import DUCTOR
 from queueapp import checks
-from queueapp.errors import InvalidOption, InvalidPolicy
+from queueapp.errors import InvalidPolicy
 from queueapp.models import Pool
 from queueapp.policies import custom
 from queueapp.policies.node import Node
@@ -102,6 +103,24 @@ class Remembers(Plain):
         return float(job.seq)
 
 
+class KeepsPairs(Plain):
+    def rank(self, root: Node, job: Candidate, cost: float, weight: float) -> float:
+        root.state[job.tenant] = (1.0, job.seq)  # type: ignore[assignment]
+        return float(job.seq)
+
+
+class KeepsExactly(Plain):
+    def rank(self, root: Node, job: Candidate, cost: float, weight: float) -> float:
+        root.state[job.tenant] = Decimal("1.5")  # type: ignore[assignment]
+        return float(job.seq)
+
+
+class KeepsByNumber(Plain):
+    def served(self, node: Node, child: str, rank: float, cost: float, weight: float) -> float:
+        node.state[7] = 1.0  # type: ignore[index]
+        return super().served(node, child, rank, cost, weight)
+
+
 not_a_policy = 7
 
 
@@ -139,6 +158,8 @@ def test_every_policy_of_ours_would_be_taken(name: str) -> None:
         ("KeepsIn", r"KeepsIn.leave\(\) left its child in node.walk; take it out: node.walk.discard\(child\)"),
         ("TakesOut", r"TakesOut.served\(\) did not leave its child in node.walk; .*only leave\(\) takes it out"),
         ("Remembers", "Remembers keeps something in itself, .*; keep numbers in node.state"),
+        *((name, f"{name} keeps in node.state what is no number") for name in ("KeepsPairs", "KeepsExactly")),
+        ("KeepsByNumber", "KeepsByNumber keeps in node.state what is no number of a child"),
         ("not_a_policy", "int.name is missing, and .* calls it 'plain'; write name = \"plain\""),
     ],
 )
@@ -240,8 +261,8 @@ class TestPool:
 
     def test_the_store_is_not_told_of_what_nobody_can_run(self) -> None:
         Pool.objects.create(name="emails", policy="fifa", dispatch="scheduled")
-        with pytest.raises(InvalidOption, match="'fifa' of the pool 'emails' is none; there are aging"):
-            intent.wanted_pool("emails")
+        fault = intent.policy_fault("emails", intent.wanted_pool("emails"))
+        assert "'fifa' of the pool 'emails' is none; there are aging" in str(fault)
 
 
 def test_pools_are_direct_unless_told_otherwise() -> None:

@@ -117,19 +117,19 @@ class Crowd:
             assert head is not None
             pointer = queue.score("@" + sub.name)
             waits_at = [name for name in self.limit if sub in keyed.waiters(name)]
-            assert waits_at == ([sub.parked] if sub.parked is not None else [])
-            assert pointer == (head[0] if sub.parked is None else None)
-            if sub.parked is None:
+            assert waits_at == ([sub.aside] if sub.aside is not None else [])
+            assert pointer == (head[0] if sub.aside is None else None)
+            if sub.aside is None:
                 standing |= {key.digest for key in sub.keys}
-        assert set(keyed.waited_for()) == {sub.parked for sub in subs if sub.parked is not None}
+        assert set(keyed.waited_for()) == {sub.aside for sub in subs if sub.aside is not None}
         for name in self.limit:
             heads = [(sub.tenant, sub.jobs.first() or (0, 0, "")) for sub in keyed.waiters(name)]
             for tenant in {"*"} if self.tree.policy.ordered else {tenant for tenant, _ in heads}:
                 ranks = [head[0] for whose, head in heads if tenant in ("*", whose)]
                 assert ranks == sorted(ranks)
         for sub in subs:
-            if sub.parked is not None and keyed.full(sub) is None:
-                assert sub.parked in standing, f"{sub.name} waits for {sub.parked}, which is free and offered to nobody"
+            if sub.aside is not None and keyed.full(sub) is None:
+                assert sub.aside in standing, f"{sub.name} waits for {sub.aside}, which is free and offered to nobody"
 
     def finish(self) -> None:
         """No more arrivals: everything runs."""

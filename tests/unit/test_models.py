@@ -239,3 +239,21 @@ def test_the_tables_live_in_the_database_of_the_settings() -> None:
 
 def test_no_migration_is_missing() -> None:
     call_command("makemigrations", "queueapp", check=True, dry_run=True, verbosity=0)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("dispatch_rate", 0, "dispatch rate 0 is not allowed: use a number from 1 to 1000000"),
+        ("dispatch_period_seconds", 0.0, "dispatch period 0.0 is not allowed: use a number from 0.001 to 2678400"),
+        ("dispatch_burst", 0, "dispatch burst 0 is not allowed: use a number from 1 to 1000000"),
+    ],
+)
+def test_a_dispatch_rate_is_refused_by_its_field(field: str, value: float, words: str) -> None:
+    row = KeyLimit(pool=Pool.objects.create(name="mail"), pattern="all", **{field: value})
+    with pytest.raises(ValidationError) as fault:
+        row.full_clean()
+    assert words in " ".join(fault.value.message_dict[field])
+    with pytest.raises(IntegrityError), transaction.atomic():
+        row.save()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 from uuid import UUID
 
@@ -69,7 +70,11 @@ class TestDeclaring:
 
     @pytest.mark.parametrize(
         ("option", "words"),
-        [("rate", "set in the admin, for a tenant"), ("rate_limit", "on_throttle"), ("dispatch_rate", "not there yet")],
+        [
+            ("rate", "set in the admin, for a tenant"),
+            ("rate_limit", "on_throttle"),
+            ("dispatch_rate", "a dispatch rate is set in the admin"),
+        ],
     )
     def test_rates_are_no_options_of_tasks(self, option: str, words: str) -> None:
         with pytest.raises(InvalidOption, match=rf"@task\({option}=...\) .*{words}"):
@@ -85,7 +90,22 @@ class TestDeclaring:
         assert made.using(priority=5).on_throttle == "park"
 
 
+class Part(float, Enum):
+    HALF = 0.5
+
+
 class TestKeys:
+    @pytest.mark.parametrize("option", [{"debounce": Debounce("{at}", 5)}, {"singleton": Singleton("{at}")}])
+    @pytest.mark.parametrize("default", [frozenset(), datetime(9999, 12, 31, 23, tzinfo=timezone(-timedelta(hours=2)))])
+    def test_a_default_that_has_no_spelling_is_refused(self, option: dict[str, Any], default: object) -> None:
+        def late(at: object = default) -> None: ...
+
+        words = (
+            rf"{next(iter(option))} has a key with the field 'at', whose value is of the type {type(default).__name__}"
+        )
+        with pytest.raises(InvalidOption, match=words):
+            fill_in(late, "t", (), {}, tenant="acme", **{"debounce": None, "singleton": None} | option)
+
     @pytest.mark.parametrize(
         "alike",
         [
@@ -98,6 +118,7 @@ class TestKeys:
             (b"text", "text"),
             (timedelta(minutes=1), 60),
             ({"n": None}, {"n": None}),
+            (Part.HALF, 0.5, Decimal("0.50")),
         ],
     )
     def test_c093_same_meaning_gives_the_same_key(self, alike: tuple[Any, ...]) -> None:

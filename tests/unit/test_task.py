@@ -87,7 +87,7 @@ class TestDecorator:
         with pytest.raises(InvalidOption, match=r"using\(zzz=\.\.\.\) is not an option; known: backend"):
             add.using(zzz=3)  # type: ignore[call-arg]
 
-    @pytest.mark.parametrize(("name", "ours"), [("countdown", "run_after"), ("retries", "max_attempts")])
+    @pytest.mark.parametrize(("name", "ours"), [("countdown", "delay"), ("retries", "max_attempts")])
     def test_what_others_call_an_option_names_ours(self, name: str, ours: str) -> None:
         given: dict[str, Any] = {name: 3}
         with pytest.raises(InvalidOption, match=rf"using\({name}=\.\.\.\) is not an option; did you mean {ours}"):
@@ -353,6 +353,19 @@ class TestBackoff:
 
         assert carried is not None
         assert from_options(carried) == made
+
+    @pytest.mark.parametrize(
+        ("carried", "said"),
+        [
+            ({"delay": 1, "first": 2}, "backoff has 'first'"),
+            ({"wait": 1}, "backoff has 'wait'"),
+            ({"jitter": "no"}, "jitter='no'"),
+            ({"factor": True}, "factor=True"),
+        ],
+    )
+    def test_what_it_does_not_know_is_refused_by_name(self, carried: dict[str, Any], said: str) -> None:
+        with pytest.raises(InvalidOption, match=said):
+            from_options(carried)
 
 
 def test_the_public_names_are_there() -> None:

@@ -6,7 +6,21 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from queueapp.cli import dlq, job, jobs, schedules, status, tenants, why
+from queueapp.cli import (
+    cancel,
+    dlq,
+    drain,
+    erase,
+    job,
+    jobs,
+    move,
+    obliterate,
+    pausing,
+    schedules,
+    status,
+    tenants,
+    why,
+)
 from queueapp.cli.adopt import adopt
 from queueapp.cli.command import DuctorCommand
 from queueapp.cli.console import Console, json_option
@@ -21,6 +35,13 @@ LOOKING = {
     "why": why,
     "dlq": dlq,
     "schedules": schedules,
+    "cancel": cancel,
+    "move": move,
+    "pause": pausing,
+    "resume": pausing,
+    "drain": drain,
+    "obliterate": obliterate,
+    "erase": erase,
 }
 """Verb → the module of `queueapp.cli` that has its parser and does it."""
 
@@ -39,6 +60,14 @@ class Command(DuctorCommand):
   {command} dlq retry --task shop.tasks.send_mail --dry-run
   {command} dlq export --pool emails > dead.jsonl
   {command} dlq discard 3gk2xw.0.0123456789abcdefghijkl
+  {command} cancel --pool emails --tenant acme        all that waits of acme, at once
+  {command} cancel --task shop.tasks.send_mail --state scheduled --dry-run
+  {command} pause emails --tenant acme
+  {command} drain emails --timeout 600   before a restart: nothing starts, wait for what runs
+  {command} resume emails
+  {command} obliterate emails            every job of it, for good; asks for its name
+  {command} move --from emails --to slow --tenant acme   what waits goes on in another pool
+  {command} erase acme --dry-run         all that is kept of a tenant's work
   {command} schedules list
   {command} schedules next "nightly report" --count 10
   {command} schedules fire "nightly report"
@@ -51,10 +80,10 @@ class Command(DuctorCommand):
         verbs = parser.add_subparsers(
             dest="verb",
             required=True,
-            metavar="status | tenants | jobs | job | why | dlq | schedules | sync | upgrade | adopt",
+            metavar=" | ".join([*LOOKING, "sync", "upgrade", "adopt"]),
         )
 
-        for verb in LOOKING.values():
+        for verb in dict.fromkeys(LOOKING.values()):
             verb.add_parser(verbs)
         _deploying(verbs)
 

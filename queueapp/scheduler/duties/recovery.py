@@ -1,4 +1,5 @@
-"""Recovery: jobs whose lease ran out go back to pending, or die when their budget of crashes is spent."""
+"""Recovery: jobs whose lease ran out go back to pending, die when their budget of crashes is spent, or end when they
+were told to stop."""
 
 from __future__ import annotations
 
@@ -27,11 +28,18 @@ class Recovery:
 
     def run(self) -> float:
         moved = self._store.partition_recover(LIMIT)
-        if moved.pending or moved.dead:
+        recovered = moved.pending + moved.dead + moved.cancelled
+        if recovered:
             logger.warning(
-                "Recovered %d jobs of lost workers, %d of them dead",
-                moved.pending + moved.dead,
+                "Recovered %d jobs of lost workers, %d of them dead, %d cancelled",
+                recovered,
                 moved.dead,
-                extra={"pool": self._pool, "pending": moved.pending, "dead": moved.dead},
+                moved.cancelled,
+                extra={
+                    "pool": self._pool,
+                    "pending": moved.pending,
+                    "dead": moved.dead,
+                    "cancelled": moved.cancelled,
+                },
             )
-        return self._pace.after(worked=bool(moved.pending or moved.dead), more=moved.more)
+        return self._pace.after(worked=bool(recovered), more=moved.more)

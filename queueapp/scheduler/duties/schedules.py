@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 LOOK_S = 1.0
 REPAIR_EVERY_S = 10.0
 ASIDE_S = 5.0
-"""A schedule whose task nobody here knows is left to others for so long."""
+"""A schedule whose task or zone nobody here knows is left to others for so long; then it is looked at again."""
 SOONEST_S = 0.001
 
 
@@ -36,6 +36,8 @@ class Schedules:
         self._repair_at = 0.0
         self._repair_after = 0
         self._aside: dict[int, float] = {}
+        self._told: set[int] = set()
+        """Of those set aside, the ones of which the log has been told."""
 
     def run(self) -> float:
         close_old_connections()
@@ -54,6 +56,13 @@ class Schedules:
             self._repair_at = self._clock() + REPAIR_EVERY_S
         self._aside = {pk: until for pk, until in self._aside.items() if until > self._clock()}
         passed, unknown = firing.fire_due(self._now(), aside=self._aside)
+        if new := sorted(name for pk, name in unknown.items() if pk not in self._told):
+            logger.warning(
+                "Schedules are left to other schedulers for UNKNOWN_TASK_GRACE: this one does not know their task or "
+                "time zone",
+                extra={"schedules": new},
+            )
+        self._told = {pk for pk in self._told if pk in self._aside} | unknown.keys()
         self._aside |= dict.fromkeys(unknown, self._clock() + ASIDE_S)
         if passed.more:
             return 0.0

@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
--- cancel: pending, scheduled, backlog, ingress, ready → ended (cancelled)
+-- cancel: pending, scheduled, backlog, ingress, ready → ended (cancelled); an active job is told to stop
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms
 -- Groups: jobs(id)
 -- Refusals: schema
--- Events: stats cancelled; done:<waiter>
--- Answers one word per id: cancelled, already (it has ended or is dead), active (it runs; too late), gone.
+-- Events: stats cancelled; done:<waiter>; stop:<worker> c
+-- Answers one word per id: cancelled, stopping (it runs and has been told, now or before), already (it has ended or is
+-- dead), gone.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
@@ -18,9 +19,10 @@
 --- @include "wake"
 --- @include "move"
 --- @include "due"
+--- @include "stopping"
 tick()
 next_argument = 4
-local words = {}
+local words, running = {}, {}
 for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do
   local id, word = j[1], 'gone'
   local row, state, run = waiting_row(id)
@@ -30,9 +32,11 @@ for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do
     word = 'cancelled'
   else
     run = run or read_run(id)
-    if run then word = run.s == 'a' and 'active' or 'already' end
+    if run then word = run.s == 'a' and 'stopping' or 'already' end
+    if word == 'stopping' then push(running, run) end
   end
   words[i] = word
 end
+stop_running(running)
 close()
 return {1, words}

@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
--- check_and_lease: pending, ready → active, ended (expired); ready → pending
+-- check_and_lease: pending, ready → active, ended (expired, cancelled); ready → pending, ingress
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms worker seq want begin lease_ms
 -- Groups:
 -- Refusals: schema stale_call
--- Events: stats leased, expired; wake w
--- Answers: the rows leased, runnable (0/1; 2 = call again at once: sub-lanes must step aside), ms until something
--- becomes due (-1 = never), now.
+-- Events: stats leased, expired; wake w; wake:leader i
+-- Before the pick a share of what stands in the order of an earlier policy comes over (generations.lua). Answers: the
+-- rows leased, runnable (0/1; 2 = call again at once: sub-lanes must step aside, or more of the old order is left), ms
+-- until something becomes due (-1 = never), now.
 --- @include "shard"
 --- @include "clock"
 --- @include "service"

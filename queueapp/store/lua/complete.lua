@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
--- complete: active → ended (completed)
+-- complete: active → ended (completed, cancelled)
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms
 -- Groups: finished(kind id attempts run_ms cost retry_ms reason group blob)
 -- Refusals: schema
--- Events: stats completed; done:<waiter>
--- Answers one word per job: done (also for a repeat), retry, dead, stale, gone. Only the current attempt is heard.
+-- Events: stats completed, cancelled; done:<waiter>
+-- Answers one word per job: done (also for a repeat), retry, dead, cancelled (it was told to stop before), stale, gone.
+-- Only the current attempt is heard.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"

@@ -1,16 +1,17 @@
 #!lua flags=allow-oom
--- configure: weights, ceilings, minima, pauses, policy and dispatch, as the admin set them; ready → pending
+-- configure: weights, ceilings, minima, pauses, policy and dispatch, as the admin set them; ready → pending, ingress
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms version policy paused max unit cost weight by step cursor mode window room draw
--- Groups: scopes(tenant lane weight max min paused clear front) keys(pattern text max clear front)
+-- Groups: scopes(tenant lane weight max min paused clear front dispatch) keys(pattern text max clear front dispatch)
 -- Refusals: schema old_version policy_busy
 -- Events: wake w; wake:leader i
 -- An older version is refused; the same one may be repeated. policy '' leaves the pool as it is. Weights and pauses act
--- at once on everything queued. A ceiling or minimum ('' = none) set for the first time back-fills its slots from
--- `active`, page by page, and applies when that is done. Then come pages of the keys with waiters (their cursor begins
--- with k): those of the patterns become due; each call looks at 64 that are, the sweep at the others. Answers the
--- cursor of the next page, 0 = done: the caller repeats the call with it.
+-- at once on everything queued. A ceiling or minimum ('' = none) set for the first time back-fills its slots from ready
+-- (cursors r…) and `active`, page by page, and applies when that is done. Then come pages of the keys with waiters
+-- (cursors k…): those of the patterns become due; each call looks at 64 that are, the sweep at the others. `dispatch`:
+-- rate,period,burst of a dispatch rate (rates.lua), '' = none; another one takes effect at once and keeps how many jobs
+-- are owed. Answers the cursor of the next page, 0 = done: the caller repeats the call with it.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
@@ -27,8 +28,8 @@ tick()
 next_argument = 19
 local version, cursor = tonumber(ARGV[3]), ARGV[12]
 local keys_from = string.match(cursor, '^k(%d+)$')
-local scopes = next_group(tonumber(ARGV[17]), 8)
-local patterns = next_group(tonumber(ARGV[18]), 5)
+local scopes = next_group(tonumber(ARGV[17]), 9)
+local patterns = next_group(tonumber(ARGV[18]), 6)
 local known = tonumber(redis.call('HGET', P .. 'conf', 'version') or 0)
 if version < known then
   return {0, 'old_version', string.format('%.0f', known)}
@@ -43,17 +44,26 @@ end
 local function field_of(s) return s[2] == '' and 't:' .. s[1] or 'l:' .. s[1] .. '|' .. s[2] end
 -- What the front door asks (front.lua); '' = nothing.
 local function set_front(field, packed)
+  local more
   if packed == '' then
-    redis.call('HDEL', P .. 'limits', field)
-    return
+    more = -redis.call('HDEL', P .. 'limits', field)
+  else
+    more = redis.call('HSET', P .. 'limits', field, packed)
   end
-  redis.call('HSET', P .. 'limits', field, packed)
-  if not pool.front then redis.call('HSET', P .. 'conf', 'front', 1) end
-  pool.front = true
+  if more ~= 0 and redis.call('HINCRBY', P .. 'conf', 'front', more) <= 0 then
+    redis.call('HDEL', P .. 'conf', 'front')
+  end
 end
 
 local function pack(s, fill)
-  return table.concat({s[3], s[4], s[6] == '1' and '1' or '', s[5], fill and '1' or ''}, '|')
+  local packed = table.concat({s[3], s[4], s[6] == '1' and '1' or '', s[5], fill and '1' or ''}, '|')
+  return s[9] ~= '' and packed .. '|' .. s[9] or packed
+end
+
+-- Some scope has a dispatch rate (rates.lua).
+local function set_rated()
+  if not pool.rated then redis.call('HSET', P .. 'conf', 'rated', 1) end
+  pool.rated = true
 end
 
 -- First page: store everything; ceilings that are new are marked as filling.
@@ -67,6 +77,7 @@ if cursor == '0' then
       'unit', ARGV[7], 'cost', ARGV[8], 'weight', ARGV[9], 'by', ARGV[10], 'step', ARGV[11],
       'window', ARGV[14])
     if waiting > 0 then generation.begin(waiting) end
+    if orders_anew then redis.call('HSET', P .. 'conf', 'order', version) end
     if ARGV[4] ~= pool.policy then forget_flush() end
     change_mode(ARGV[13])
     redis.call('HSET', P .. 'conf', 'draw', ARGV[16])
@@ -88,11 +99,13 @@ if cursor == '0' then
     local before_, tracks = limit_of(field), s[7] ~= '1' and (s[4] ~= '' or s[5] ~= '')
     if s[7] == '1' then
       redis.call('HDEL', P .. 'limits', field)
+      blocks.loosen(field)
     else
       redis.call('HSET', P .. 'limits', field, pack(s, tracks and (before_.fill or not before_.track)))
     end
     if not tracks then unlink({P .. 'slots:' .. field}) end
     set_front('f' .. field, s[7] == '1' and '' or s[8])
+    if s[7] ~= '1' and s[9] ~= '' then set_rated() elseif pool.rated then redis.call('ZREM', P .. 'timers', field) end
     local promises = tracks and s[5] ~= ''
     if promises ~= (before_.promised or false) then
       pool.floors = true -- for the rest of this call in any case: `floor` is put right
@@ -107,19 +120,26 @@ if cursor == '0' then
     if k[4] == '1' then
       redis.call('HDEL', P .. 'limits', 'kp:' .. k[1])
     else
-      redis.call('HSET', P .. 'limits', 'kp:' .. k[1], k[3] .. '|' .. k[2])
+      redis.call('HSET', P .. 'limits', 'kp:' .. k[1], k[3] .. (k[6] ~= '' and ',' .. k[6] or '') .. '|' .. k[2])
+      if k[6] ~= '' then set_rated() end
     end
     set_front('fk:' .. k[1], k[4] == '1' and '' or k[5])
   end
 end
 for _, s in ipairs(scopes) do
   local stored = redis.call('HGET', P .. 'limits', field_of(s))
-  if stored and string.sub(stored, -2) == '|1' then filling[field_of(s)] = s end
+  if stored and string.match(stored, '^[^|]*|%d*|1?|%d*|1') then filling[field_of(s)] = s end
 end
 local fills_pool = redis.call('HGET', P .. 'conf', 'fill')
 
--- A page of the back-fill. New leases take their slots themselves from the moment the ceiling is stored.
-if not keys_from and (next(filling) or fills_pool) then
+-- A page of the back-fill: first those in ready, then those in active. New leases, and what is dispatched, take their
+-- slots themselves from the moment the ceiling is stored.
+local ready_from = ARGV[12] == '0' and '0' or string.match(cursor, '^r(%d+)$')
+if ready_from and (next(filling) or fills_pool) then
+  local last = fill_from_ready(filling, fills_pool, ready_from)
+  cursor = last and 'r' .. last or '0'
+end
+if not keys_from and not string.find(cursor, 'r') and (next(filling) or fills_pool) then
   local page = redis.call('ZSCAN', P .. 'active', cursor, 'COUNT', 200)
   cursor = page[1]
   for i = 1, #page[2], 2 do
@@ -131,7 +151,6 @@ if not keys_from and (next(filling) or fills_pool) then
       if fills_pool then redis.call('ZADD', P .. 'slots:p', run.st, run.id) end
     end
   end
-  if ARGV[12] == '0' then fill_from_ready(filling, fills_pool) end
   if cursor == '0' then
     for field, s in pairs(filling) do redis.call('HSET', P .. 'limits', field, pack(s, false)) end
     redis.call('HDEL', P .. 'conf', 'fill')
@@ -144,6 +163,7 @@ pool.paused = conf[2] == '1'
 pool.max, pool.track = not conf[4] and tonumber(conf[3] or nil) or nil, conf[3] and true or false
 set_policy(conf[1], conf[5], conf[6])
 limits, scope_cache, slots.used = {}, {}, {}
+if rates.write then rates.open() end
 if #patterns > 0 and pool.keyed and (keys_from or cursor == '0') then
   local changed = {}
   for _, k in ipairs(patterns) do changed[k[1]] = true end
@@ -155,6 +175,8 @@ for _, s in ipairs(scopes) do
   generation.expose(s[1], s[2] ~= '' and s[2] or nil)
   freed[s[1]] = true
   if pool.mirrored then note_weight(s[1], s[2]) end
+  local rule = limit_of(field_of(s)).rule
+  if rule then rates.free('d' .. field_of(s), rule) end -- what is owed is converted now
   if s[2] == '' then
     refresh_tenant(s[1], limit_of('t:' .. s[1]))
   else

@@ -5,7 +5,7 @@
 -- ARGV: schema clock_ms
 -- Groups: jobs(id task tenant lane priority tier cost due_ms delay_ms expires_after_ms max_attempts max_crashes idempotency idempotency_ttl_ms deadline_ms keys front fingerprint payload)
 -- Refusals: schema
--- Events: stats enqueued; wake w, t; wake:leader i
+-- Events: stats enqueued; wake w, t; wake:leader i; stop:<worker> c
 -- Answers per job: outcome (enqueued, parked, exists, debounced, skipped, conflict, throttled, backlog_full), the id
 -- that stands for it, and for parked, throttled and backlog_full the ms until it is due or may be tried again. The id
 -- is looked up first, so that a repeat pays nothing and answers as before. keys: '' or the key set, then for each
@@ -39,16 +39,29 @@ for i, values in ipairs(next_group(tonumber(ARGV[3]), #FIELDS)) do
 end
 if #jobs == 0 then return {1} end
 
+-- Limits of the lanes to which these jobs come at once, in one command.
+local function load_limits_of(list)
+  local fields, seen = {}, {}
+  for _, j in ipairs(list) do
+    local t, l = 't:' .. j.tenant, 'l:' .. j.tenant .. '|' .. j.lane
+    if not j.due and not seen[l] then push(fields, l, not seen[t] and t or nil) end
+    if not j.due then seen[t], seen[l] = true, true end
+  end
+  if #fields > 0 then load_limits(fields) end
+end
+
 -- Read: which ids and idempotency keys are known already, and what the front door says of the others.
 local any_known = redis.call('EXISTS', unpack(keys)) > 0
-local by_id, by_key, fresh, names, numbers = {}, {}, {}, {}, {}
+local by_id, by_key, keyed, fresh, names, numbers = {}, {}, {}, {}, {}, {}
 local front = asks and open_front()
 if front then front.load(jobs) end
 for _, j in ipairs(jobs) do
   local row = any_known and read_row(j.id) or by_id[j.id]
   if row or (any_known and redis.call('EXISTS', P .. 'run:' .. j.id) == 1) then
     j.outcome = (not row or row.fingerprint == j.fingerprint) and 'enqueued' or 'conflict'
-    if row and row.state == 'b' and j.outcome == 'enqueued' then j.outcome = 'parked' end
+    if row and j.outcome == 'enqueued' and (row.state == 'b' or row.parked) then
+      j.outcome, j.wait = 'parked', math.max(0, (row.due or row.submitted + (row.delay or 0)) - now)
+    end
   elseif j.idempotency ~= '' then
     local key = P .. 'idem:' .. j.tenant .. '|' .. j.idempotency
     local stored = by_key[key] or redis.call('GET', key)
@@ -56,6 +69,7 @@ for _, j in ipairs(jobs) do
       local owner, fingerprint = string.match(stored, '^(%S+) (.*)$')
       j.outcome = owner == j.id and 'enqueued' or (fingerprint == j.fingerprint and 'exists' or 'conflict')
       j.stands_for = owner
+      if j.outcome == 'exists' and front and front.took(j) then j.outcome = 'debounced' end
     else
       by_key[key] = j.id .. ' ' .. j.fingerprint
       j.idempotency_key = key
@@ -66,6 +80,11 @@ for _, j in ipairs(jobs) do
     j.due = due > now and due or nil
     if front then front.judge(j) end
   end
+  if j.idempotency_key then
+    local accepted, debounced = not j.outcome, j.outcome == 'debounced'
+    if debounced then by_key[j.idempotency_key] = j.stands_for .. ' ' .. j.fingerprint end
+    if accepted or debounced then push(keyed, j) else by_key[j.idempotency_key] = nil end -- refused: for nothing
+  end
   if not j.outcome then
     by_id[j.id] = j
     push(fresh, j)
@@ -73,8 +92,6 @@ for _, j in ipairs(jobs) do
       numbers[j.task] = true
       push(names, j.task)
     end
-  elseif j.idempotency_key then
-    by_key[j.idempotency_key], j.idempotency_key = nil, nil -- refused: it stands for nothing
   end
 end
 
@@ -82,6 +99,7 @@ end
 if #fresh > 0 then
   stamp_schema()
   local rows, seq = {}, take_seq(#fresh)
+  if pool.blocks or not pool.scheduled then load_limits_of(fresh) end
   for i, number in ipairs(redis.call('HMGET', P .. 'tasks', unpack(names))) do
     if not number then
       number = redis.call('HLEN', P .. 'tasks') + 1
@@ -95,6 +113,7 @@ if #fresh > 0 then
     j.expires = expires_after > 0 and now + expires_after or nil
     j.seq = j.due and 0 or seq + i - 1
     j.keys = j.keys ~= '' and new_keys(j.keys) or nil
+    j.stood = pool.blocks and not j.due and waited.stood(j) or nil
     local state = j.parked and 'b' or j.due and 's' or pool.scheduled and 'i' or 'p'
     push(rows, P .. 'job:' .. j.id, build_row(state, j.seq, j, now, numbers[j.task]))
     j.task, j.priority = numbers[j.task], tonumber(j.priority) -- from here on as in a row that was read
@@ -104,9 +123,6 @@ if #fresh > 0 then
   end
   redis.call('MSET', unpack(rows))
   for _, j in ipairs(fresh) do
-    if j.idempotency_key then
-      redis.call('SET', j.idempotency_key, by_key[j.idempotency_key], 'PX', math.max(1, tonumber(j.idempotency_ttl_ms)))
-    end
     if j.tier == 'continue' and not pool.tiers then
       redis.call('HSET', P .. 'conf', 'tiers', 1)
       pool.tiers = true
@@ -127,12 +143,14 @@ if #fresh > 0 then
   end
   count('enqueued', #fresh)
 end
+for _, j in ipairs(keyed) do
+  redis.call('SET', j.idempotency_key, by_key[j.idempotency_key], 'PX', math.max(1, tonumber(j.idempotency_ttl_ms)))
+end
 local renewed = front and front.write(fresh)
 if #fresh > 0 or renewed then close() end
 
 local reply = {1}
 for i, j in ipairs(jobs) do
-  local wait = j.retry_after or (j.parked and j.due - now) or nil
-  reply[i + 1] = {j.outcome or 'enqueued', j.stands_for or j.id, wait}
+  reply[i + 1] = {j.outcome or 'enqueued', j.stands_for or j.id, j.wait or (j.parked and j.due - now) or nil}
 end
 return reply

@@ -21,7 +21,7 @@
 --- @include "pick"
 --- @include "standing"
 local id = ARGV[3]
-local FIELDS = {'s', 'n', 't', 'l', 'o', 'g', 'a', 'e', 'c', 'rd', 's1', 'st', 'te', 'w', 'sm', 'uk', 'sp', 'b'}
+local FIELDS = {'s', 'n', 't', 'l', 'o', 'g', 'a', 'e', 'c', 'rd', 's1', 'st', 'te', 'w', 'sm', 'uk', 'sp', 'b', 'cx'}
 
 local text = redis.pcall('GETRANGE', P .. 'job:' .. id, 0, 399)
 local v = redis.pcall('HMGET', P .. 'run:' .. id, unpack(FIELDS))
@@ -65,6 +65,7 @@ if s == 'p' or s == 's' or s == 'b' or s == 'i' or s == 'r' then
   if s == 'b' then tell_rates(row) end
   tell_pace(t)
   if row.keys then tell_keys(row.keys, most) end
+  if s == 'p' or s == 'i' then tell_tokens(row) end
   tell_leader(id)
   if s == 'p' then tell_place(id, row, (tonumber(run.c or 0) or 0) >= SUSPECT, tonumber(ARGV[6]), tonumber(ARGV[7])) end
 elseif s == 'a' then

@@ -6,7 +6,7 @@
 -- Groups: leases(id attempts)
 -- Refusals: schema
 -- Events: none
--- Answers the ids whose leases were lost.
+-- Answers the ids whose leases were lost, and those of jobs that were told to stop.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
@@ -28,4 +28,4 @@ for _, e in ipairs(next_group(tonumber(ARGV[4]), 2)) do
 end
 write_extensions()
 close()
-return {1, lost}
+return {1, lost, extensions.stopping}

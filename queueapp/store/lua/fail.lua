@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
--- fail: active → scheduled, dead
+-- fail: active → scheduled, dead, ended (cancelled)
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms
 -- Groups: finished(kind id attempts run_ms cost retry_ms reason group blob)
 -- Refusals: schema
--- Events: stats retried, dead; done:<waiter>; wake t
--- Answers one word per job: done (also for a repeat), retry, dead, stale, gone. Only the current attempt is heard.
+-- Events: stats retried, dead, cancelled; done:<waiter>; wake t
+-- Answers one word per job: done (also for a repeat), retry, dead, cancelled (it was told to stop before), stale, gone.
+-- Only the current attempt is heard.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"

@@ -2,13 +2,14 @@
 -- lead: the lease of leadership: acquire, renew, release
 --
 -- KEYS: prefix
--- ARGV: schema clock_ms verb owner nonce ttl_ms
+-- ARGV: schema clock_ms verb owner nonce ttl_ms fault
 -- Groups:
 -- Refusals: schema held fenced
 -- Events: wake:standby r
 -- A grant makes a new term (epoch, nonce) and writes it as the fence: from here on the old term is dead. Epochs order
 -- the log; the nonce makes a term unique even when a failover loses the counter. Answers epoch and ttl; for a lease
--- that is held, the ms until it ends.
+-- that is held, the ms until it ends. A renewal keeps `fault` with the lease: why this leader
+-- cannot dispatch, for people.
 --- @include "shard"
 --- @include "clock"
 tick()
@@ -28,7 +29,7 @@ end
 if leader[2] == nonce or fence[2] == nonce or verb == 'renew' then
   -- An expired lease that nobody took may be renewed; a term that was given up has ended for good.
   if leader[2] ~= nonce or fence[2] ~= nonce then return {0, 'fenced'} end
-  redis.call('HSET', P .. 'leader', 'until', now + ttl)
+  redis.call('HSET', P .. 'leader', 'until', now + ttl, 'fault', ARGV[7])
   redis.call('HSET', P .. 'fence', 'tick', now)
   return {1, tonumber(leader[1]), ttl}
 end
@@ -40,5 +41,5 @@ end
 local epoch = math.max(tonumber(fence[1] or 0), tonumber(leader[1] or 0)) + 1
 epoch = math.max(epoch, now)
 redis.call('HSET', P .. 'fence', 'epoch', epoch, 'nonce', nonce, 'tick', now)
-redis.call('HSET', P .. 'leader', 'owner', owner, 'epoch', epoch, 'nonce', nonce, 'until', now + ttl)
+redis.call('HSET', P .. 'leader', 'owner', owner, 'epoch', epoch, 'nonce', nonce, 'until', now + ttl, 'fault', '')
 return {1, epoch, ttl}

@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- partition_requeue: active → pending (its old place), scheduled, dead (unknown task)
+-- partition_requeue: active → pending (its old place), ingress, scheduled, dead (unknown task), ended (cancelled)
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms
 -- Groups: returned(id attempts delay_ms unknown grace_ms)
 -- Refusals: schema
--- Events: stats returned, dead; wake w, t
+-- Events: stats returned, dead, cancelled; done:<waiter>; wake w, t; wake:leader i
 -- Work given back unrun: neither attempt nor crash is counted. unknown = 1: nobody here knows the task; the job waits
 -- delay_ms, and dies when grace_ms have passed since it was first given back for that reason.
--- Answers one word per job: done, dead, stale, gone.
+-- One that was told to stop ends. Answers one word per job: done, dead, cancelled, stale, gone.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
@@ -39,7 +39,9 @@ for i, g in ipairs(next_group(tonumber(ARGV[3]), 5)) do
       if now - first >= tonumber(g[5]) then word = 'dead' end
     end
     settle(run, 0, true) -- what never ran costs nothing, declared or not
-    if word == 'dead' then
+    if run.cx then
+      word = end_stopped(run, {'en', attempts, 'ch', ''})
+    elseif word == 'dead' then
       redis.call('HSET', P .. 'run:' .. id, unpack(fields))
       hash_holds_state(id)
       to_dead(id, run.t, run.n, 'unknown_task')

@@ -9,7 +9,8 @@
 -- Bounded by `limit` per index, by age and by number; an ended row stays at least the replay window. dead_max bounds
 -- the dead letters of each tenant: the tenants of a random sample are looked at, so that the largest are met soonest.
 -- Also forgets workers that fell silent, estimates out of use, and tenants without work or dead letters where
--- more than `tenants` are known. Answers how many rows went, and whether another call would find more.
+-- more than `tenants` are known, and cuts whose time is over. Answers how many rows went, and whether another call
+-- would find more.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
@@ -19,13 +20,14 @@
 tick()
 local result_ttl, result_max = tonumber(ARGV[3]), tonumber(ARGV[4])
 local dead_ttl, dead_max, window = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local SEEN_TENANTS = tonumber(ARGV[9])
+local SEEN_TENANTS, QUARANTINED = tonumber(ARGV[9]), 10000
 local limit, gone, more = tonumber(ARGV[10]), 0, 0
 
+local KINDS = {'job:', 'run:', 'result:', 'errors:', 'data:', 'checkpoint:'}
 local function remove_rows(ids)
   local keys = {}
   for _, id in ipairs(ids) do
-    for _, kind in ipairs({'job:', 'run:', 'result:', 'errors:', 'data:'}) do push(keys, P .. kind .. id) end
+    for _, kind in ipairs(KINDS) do push(keys, P .. kind .. id) end
   end
   unlink(keys)
   if #ids > 0 then redis.call('HINCRBY', P .. 'stats', 'trimmed', #ids) end
@@ -89,6 +91,31 @@ if idle > 0 and spare > 0 then
   end
   variadic('ZREM', P .. 'tenants', forgotten)
   if #forgotten == limit then more = 1 end
+end
+
+-- Rows that nobody could read are evidence of a fault; of many, some are enough.
+local broken = redis.call('SCARD', P .. 'quarantine') - QUARANTINED
+if broken > 0 then remove_rows(redis.call('SPOP', P .. 'quarantine', math.min(broken, limit))) end
+
+if pool.cuts then
+  local stored, over_ = redis.call('HGETALL', P .. 'cuts'), {}
+  for i = 1, #stored, 2 do
+    if now >= (tonumber(string.match(stored[i + 1], ' (%d+)$')) or 0) then push(over_, stored[i]) end
+  end
+  variadic('HDEL', P .. 'cuts', over_)
+  if #over_ * 2 == #stored then redis.call('HDEL', P .. 'conf', 'cuts') end
+end
+
+-- What held work back, of tenants that have none (blocks.lua): a sample.
+if pool.blocks then
+  local page, names, idle_ = redis.call('HRANDFIELD', P .. 'blocks', 16, 'WITHVALUES'), {}, {}
+  for i = 1, #page, 2 do push(names, string.match(page[i], '^[^:]+:([^|]+)')) end
+  for i, n in ipairs(#names > 0 and redis.call('ZMSCORE', P .. 'tenants', unpack(names)) or {}) do
+    local holds = string.match(page[2 * i], '^%d+|%d') and string.match(page[2 * i - 1], '^[tl]:')
+    if not holds and (tonumber(n or nil) or 0) <= 0 then push(idle_, page[2 * i - 1]) end
+  end
+  variadic('HDEL', P .. 'blocks', idle_)
+  if redis.call('EXISTS', P .. 'blocks') == 0 then redis.call('HDEL', P .. 'conf', 'blocks') end
 end
 
 local silent = redis.call('ZRANGEBYSCORE', P .. 'workers', '-inf', now - tonumber(ARGV[8]), 'LIMIT', 0, limit)

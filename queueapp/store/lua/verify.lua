@@ -16,6 +16,7 @@
 --- @include "audit"
 --- @include "audit_keys"
 --- @include "audit_front"
+--- @include "audit_stops"
 local WAITS = {p = true, s = true, b = true, i = true, r = true}
 local waiting, per_tenant, slots_want, held_want, lanes_want, dead_want, group_want = 0, {}, {}, {}, {}, {}, {}
 local function expect(t, k, id)
@@ -120,6 +121,23 @@ local function check_child(set, heads, c, runnable, pointer, tie)
     report('%s: pointer of %s is not its head', set, c)
   end
 end
+-- Has it a token? Who waits for one stands in `timers`, at the moment when it has one or before. Who has one by now may
+-- stand there still, or in the walk already; by a clock that was set back, who stands there is stopped at the pick.
+local set_back = tonumber(redis.call('HGET', P .. 'marks', 'clock') or 0) > now
+local function may_start(set, heads, c, field, limit)
+  if not limit.rule then return true end
+  local moment = rates.moment('d' .. field, limit.rule)
+  local look = tonumber(redis.call('ZSCORE', P .. 'timers', field) or nil)
+  local tie = pool.ties and redis.call('HGET', W .. heads, c) or ''
+  local stands_ = redis.call('ZSCORE', W .. set, tie .. c)
+  if moment > now and not (set_back and stands_) then
+    if not look or (look > moment and not set_back) then
+      report('timers lacks %s, which waits for a token', field)
+    end
+    return false
+  end
+  return stands_ and true or not (look and (look <= now or set_back))
+end
 local function check_heads(set, heads)
   local named = pool.ties and redis.call('ZCARD', W .. set) or 0
   if redis.call('HLEN', W .. heads) ~= named then report('%s does not name just the members of %s', heads, set) end
@@ -132,8 +150,10 @@ for _, member in ipairs(members('walk')) do known[id_of(member)] = true end
 for t in pairs(known) do
   local best, best_tie, has_lane = nil, '', false
   for l in pairs(lanes_want[t] or {}) do
-    local limit = limit_of('l:' .. t .. '|' .. l)
-    local runs = not limit.paused and not (limit.max and slots_used('l:' .. t .. '|' .. l) >= limit.max)
+    local field = 'l:' .. t .. '|' .. l
+    local limit = limit_of(field)
+    local runs = not limit.paused and not (limit.max and slots_used(field) >= limit.max)
+      and may_start('lanes:' .. t, 'heads:' .. t, l, field, limit)
     local pointer, tie
     if pool.ordered then pointer, tie = first_place(t, l) end
     check_child('lanes:' .. t, 'heads:' .. t, l, runs, pointer, tie)
@@ -149,6 +169,7 @@ for t in pairs(known) do
   end
   local limit = limit_of('t:' .. t)
   local runs = has_lane and not limit.paused and not (limit.max and slots_used('t:' .. t) >= limit.max)
+    and may_start('walk', 'heads', t, 't:' .. t, limit)
   check_child('walk', 'heads', t, runs, best, best_tie)
   any = any or runs
 end
@@ -189,6 +210,11 @@ for t in pairs(found.ltags) do
   if not counted[t] and not redis.call('ZSCORE', W .. 'tags', t) then report('ltags:%s of a tenant that is gone', t) end
 end
 
+for _, field in ipairs(members('timers')) do
+  local limit = string.match(field, '^[tl]:[^|]+|?[^|]*$') and limit_of(field)
+  if not (limit and limit.rule) then report('timers holds %s, which has no dispatch rate', field) end
+end
+
 -- Wake and helper keys.
 local armed = redis.call('ZSCORE', P .. 'wake', 'w') and true or false
 local ready_size, walks = redis.call('ZCARD', P .. 'ready'), (any or generation.holds_jobs()) and pool_open()
@@ -203,7 +229,7 @@ if pool.scheduled then
 elseif not pool.leftover and (ready_size > 0 or next(has_entry)) then
   report('a direct pool has forgotten ingress or ready')
 end
-for _, kind in ipairs({'idem', 'worker', 'done', 'served'}) do
+for _, kind in ipairs({'idem', 'worker', 'done', 'served', 'stop'}) do
   for _, key_ in pairs(found[kind]) do
     if redis.call('PTTL', key_) == -1 then report('%s never expires', string.sub(key_, #P + 1)) end
   end
@@ -213,7 +239,8 @@ for minute in pairs(found.served) do
   local units, jobs, size = 0, 0, 1
   local fields = redis.call('HGETALL', P .. 'served:' .. minute)
   for i = 1, #fields, 2 do
-    local u, j = string.match(fields[i + 1], '^([^|]+)|(%-?%d+)|[^|]+|?%d*|?%-?%d*|?[^|]*|?%d*$')
+    local had = string.gsub(fields[i + 1], ';%d+|%d+|%d+|%d+$', '')
+    local u, j = string.match(had, '^([^|]+)|(%-?%d+)|[^|]+|?%d*|?%-?%d*|?[^|]*|?%d*$')
     if not tonumber(u) then report('served:%s holds nonsense of %s', minute, fields[i]) end
     local sign = fields[i] == '|' and -1 or 1
     units, jobs = units + sign * (tonumber(u) or 0), jobs + sign * (tonumber(j) or 0)
@@ -221,6 +248,7 @@ for minute in pairs(found.served) do
   end
   if jobs ~= 0 or math.abs(units) > 1e-9 * size then report('served:%s differs from its tenants', minute) end
 end
+--- @include "audit_blocks"
 for _, id in ipairs(redis.call('HKEYS', P .. 'waiters')) do
   local state = info[id] and info[id].state
   if not state or state == 'e' or state == 'd' then report('waiters keeps %s, which has ended', id) end

@@ -16,6 +16,7 @@ from django.urls import reverse
 
 from queueapp.admin import choosing, export
 from queueapp.errors import StoreUnavailable
+from queueapp.inspection import bulk
 from queueapp.inspection.jobs import find_job
 from queueapp.models import DeadLetterInspection
 from queueapp.states import Outcome, State
@@ -184,8 +185,21 @@ def test_what_died_after_the_list_was_drawn_is_left_alone(admin_client: Client) 
     later = fail()
     form = {"scope": "all", "before": before, "confirmed": "yes", "shown": "2", "typed": "retry 2"}
     admin_client.post(RETRY, form)
-    assert set(states(seen)) == {"pending"}
+    assert set(states(seen)) == {"pending", "scheduled"}, "one after the other, at the rate of a selection"
     assert states(later) == ["dead"]
+
+
+def test_another_number_than_was_shown_is_asked_for_anew(admin_client: Client) -> None:
+    seen = fail(2)
+    before = admin_client.get(LIST).context["parameters"]["before"]
+    form = {"scope": "all", "before": before, "confirmed": "yes", "shown": "2", "typed": "discard 2"}
+    bulk.discard_many(seen[:1])
+    again = admin_client.post(DISCARD, form)
+    assert (again.context["phrase"], again.context["mistyped"]) == ("discard 1", False)
+    assert "1 jobs match now, not 2" in text(again)
+    assert states(seen) == ["discarded", "dead"]
+    admin_client.post(DISCARD, form | {"shown": "1", "typed": "discard 1"})
+    assert states(seen) == ["discarded", "discarded"]
 
 
 def test_a_request_is_bounded_and_says_what_is_left(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,10 +207,10 @@ def test_a_request_is_bounded_and_says_what_is_left(admin_client: Client, monkey
     monkeypatch.setattr("queueapp.admin.acting.MOST", 5)
     died = fail(8)
     form = {"scope": "all", "pool": "default"}
-    assert "One request takes the newest 5" in text(admin_client.post(RETRY, form))
+    assert "One request takes the oldest 5" in text(admin_client.post(RETRY, form))
     confirmed = form | {"confirmed": "yes", "shown": "8", "typed": "retry 8"}
     done = admin_client.post(RETRY, confirmed, follow=True)
-    assert states(died) == ["dead"] * 3 + ["pending"] * 5
+    assert states(died) == ["pending"] + ["scheduled"] * 4 + ["dead"] * 3
     assert "go on" in str(list(done.context["messages"])[1])
 
 

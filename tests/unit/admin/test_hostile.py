@@ -10,7 +10,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.urls import reverse
 
-from queueapp.inspection import actions
+from queueapp.inspection import bulk
 from queueapp.models import DeadLetterInspection, OutboxEntry
 from queueapp.store import connection, shards
 from queueapp.store.ids import new_id
@@ -153,7 +153,7 @@ class TestTheRecord:
 
     def test_so_for_every_skin(self) -> None:
         [job_id] = fail()
-        actions.discard([job_id], by="a\0", note="\0\ud800")
+        bulk.discard_many([job_id], by="a\0", note="\0\ud800")
         row = DeadLetterInspection.objects.get()
         assert (row.by, row.note) == ("a", "\\ud800")
 

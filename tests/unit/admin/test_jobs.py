@@ -53,7 +53,13 @@ def test_each_state_has_its_list(admin_client: Client) -> None:
 
 
 def test_each_job_has_its_page_and_the_buttons_that_fit_its_state(admin_client: Client) -> None:
-    buttons = {"pending": "cancel", "scheduled": "cancel", "dead": "retry discard note", "active": "", "ended": ""}
+    buttons = {
+        "pending": "cancel",
+        "scheduled": "cancel",
+        "active": "cancel",
+        "dead": "retry discard note",
+        "ended": "",
+    }
     for state, job_id in one_of_each().items():
         context = admin_client.get(page_of(job_id)).context
         shown = [name for name in ("cancel", "retry", "discard", "note") if context.get(f"may_{name}")]
@@ -94,6 +100,17 @@ def test_a_wrong_cursor_is_a_message(admin_client: Client, cursor: str) -> None:
     assert "cursor" in answer.context["fault"]
 
 
+def test_a_running_job_is_told_to_stop_and_shown_so(admin_client: Client) -> None:
+    job_id = one_of_each()["active"]
+    done = admin_client.post(CANCEL, {"ids": job_id, "confirmed": "yes"}, follow=True)
+    assert [str(message) for message in done.context["messages"]] == ["1 told to stop."]
+    answer = admin_client.get(page_of(job_id))
+    assert not answer.context["may_cancel"], "it has been"
+    assert dict(answer.context["facts"])["Told to stop"]
+    assert "It was told to stop" in text(answer)
+    assert " · stopping" in text(admin_client.get(LIST, {"state": "active"}))
+
+
 @pytest.mark.parametrize("state", ["pending", "scheduled"])
 def test_waiting_jobs_are_cancelled_and_others_left_alone(admin_client: Client, state: str) -> None:
     jobs = one_of_each()
@@ -113,12 +130,19 @@ def test_waiting_jobs_are_cancelled_and_others_left_alone(admin_client: Client, 
     assert "not wanted" in entry.change_message
 
 
-def test_there_is_no_cancelling_of_everything(admin_client: Client) -> None:
-    _, [job_id] = fail(), public(enqueue())
-    form = {"scope": "all", "confirmed": "yes", "typed": "cancel 1", "shown": "1"}
-    done = admin_client.post(CANCEL, form, follow=True)
-    assert [str(message) for message in done.context["messages"]] == ["Tick the jobs that are meant."]
+def test_to_cancel_all_that_match_must_be_typed(admin_client: Client) -> None:
+    dead, [job_id], [other] = fail(), public(enqueue()), public(enqueue(tenant="globex"))
+    [late] = public(enqueue(delay_ms=9_000_000))
+    form = {"scope": "all", "state": "pending", "tenant": "acme"}
+    asked = admin_client.post(CANCEL, form)
+    assert asked.context["phrase"] == "cancel 1"
+    form |= {"before": asked.context["parameters"]["before"], "confirmed": "yes", "shown": "1"}
+    assert admin_client.post(CANCEL, form | {"typed": "yes"}).context["mistyped"]
     assert states([job_id]) == ["pending"]
+    admin_client.post(CANCEL, form | {"typed": "cancel 1"})
+    assert states([job_id, other, late, *dead]) == ["cancelled", "pending", "scheduled", "dead"]
+    [entry] = LogEntry.objects.all()
+    assert "cancel: 1 cancelled. (state=pending, tenant=acme, before=" in entry.change_message
 
 
 def test_a_note_is_kept_with_the_dead_letter(admin_client: Client, login: Login) -> None:
@@ -201,6 +225,8 @@ def test_tenants_without_settings_are_listed_with_a_form_to_add_some(admin_clien
         "limits-0-min_share": "0",
         "limits-0-period_seconds": "1",
         "limits-0-burst": "1",
+        "limits-0-dispatch_period_seconds": "1",
+        "limits-0-dispatch_burst": "1",
     }
     assert admin_client.post(add, data).status_code == 302
     [limits] = TenantLimits.objects.all()

@@ -59,6 +59,7 @@ def rows_of(model: str, *, editable: bool, deletable: bool) -> dict[str, Row]:
 TABLE: dict[str, Row] = {
     "operations_changelist": READ,
     "operations_pool": READ,
+    "operations_operate": act("operate_pool"),
     "jobs_changelist": READ,
     "jobs_change": READ,
     "jobs_cancel": act("operate_job"),
@@ -79,8 +80,8 @@ TABLE: dict[str, Row] = {
     **rows_of("outboxentry", editable=False, deletable=True),
     **rows_of("deadletterinspection", editable=False, deletable=False),
 }
-UNLOCK_NOTHING = ("operate_pool", "view_all_tenants")
-"""Their actions are not pages of the admin: pausing and draining beyond the forms of pools and limits; the REST API."""
+UNLOCK_NOTHING = ("view_all_tenants",)
+"""Its actions are not pages of the admin: the REST API."""
 
 OURS = [name for name, _ in Operations._meta.permissions]
 MODELS = [

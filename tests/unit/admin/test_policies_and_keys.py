@@ -35,7 +35,10 @@ FORM = {
     "continue_weight": "10",
 }
 ADD = "admin:queueapp_pool_add"
-RATE = {"rate": "5", "period_seconds": "1.5", "burst": "2"}
+RATE = {
+    **{"rate": "5", "period_seconds": "1.5", "burst": "2"},
+    **{"dispatch_rate": "6", "dispatch_period_seconds": "2.5", "dispatch_burst": "3"},
+}
 
 
 def charge(customer_id: int) -> None: ...
@@ -102,6 +105,7 @@ def test_a_limit_is_added_and_edited_in_the_list(redis_url: str, admin_client: C
     [stored] = shards.reads("mail").key_limits().values()
     assert (stored.text, stored.max_in_flight) == ("customer:{customer_id}", 3)
     assert stored.rate == Rate(rate=5, period_ms=1_500, burst=2)
+    assert stored.dispatch_rate == Rate(rate=6, period_ms=2_500, burst=3)
 
     rows = {"form-TOTAL_FORMS": 1, "form-INITIAL_FORMS": 1, "_save": "Save", "form-0-id": KeyLimit.objects.get().pk}
     page = reverse("admin:queueapp_keylimit_changelist")

@@ -147,6 +147,9 @@ def test_limits_are_edited_within_their_tenant(
         "limits-0-period_seconds": "60",
         "limits-0-burst": "10",
         "limits-0-backlog_limit": "500",
+        "limits-0-dispatch_rate": "3",
+        "limits-0-dispatch_period_seconds": "0.5",
+        "limits-0-dispatch_burst": "2",
         "limits-1-tenant": row.tenant_id,
         "limits-1-pool": pool.pk,
         "limits-1-lane": "bulk",
@@ -154,6 +157,8 @@ def test_limits_are_edited_within_their_tenant(
         "limits-1-min_share": "0",
         "limits-1-period_seconds": "1",
         "limits-1-burst": "1",
+        "limits-1-dispatch_period_seconds": "1",
+        "limits-1-dispatch_burst": "1",
     }
     answer = admin_client.post(reverse("admin:queueapp_tenant_change", args=[row.tenant_id]), form)
     assert answer.status_code == 302, answer.context["errors"]
@@ -163,6 +168,7 @@ def test_limits_are_edited_within_their_tenant(
         min_share=2,
         rate=Rate(rate=100, period_ms=60_000, burst=10),
         backlog_limit=500,
+        dispatch_rate=Rate(rate=3, period_ms=500, burst=2),
     )
     assert ("acme", "other") not in shards.reads("mail").scope_limits()
     assert shards.reads("post").scope_limits() == {

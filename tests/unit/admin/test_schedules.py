@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,11 +11,13 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.urls import reverse
 
+from queueapp import Debounce, task
 from queueapp.models import Schedule
 from queueapp.store import shards
 from tests.producing import add
 from tests.unit.admin.conftest import Login
 from tests.unit.admin.test_dead_letters import text
+from tests.unit.schedules.conftest import stored
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("redis_url")]
 
@@ -22,6 +25,10 @@ LIST = reverse("admin:queueapp_schedule_changelist", urlconf="tests.unit.admin.u
 ADD = reverse("admin:queueapp_schedule_add", urlconf="tests.unit.admin.urls")
 PREVIEW = reverse("admin:queueapp_schedule_preview", urlconf="tests.unit.admin.urls")
 IN_AN_ARGUMENT = "invoice-of-acme"
+
+
+@task(debounce=Debounce("{opt}", 5))
+def odd(opt: Any = frozenset()) -> None: ...
 
 
 def made(**values: Any) -> Schedule:
@@ -58,6 +65,8 @@ def test_one_is_made_and_its_next_firings_are_told(admin_client: Client) -> None
     [
         ({"cron": "61 * * * *"}, "must be five fields"),
         ({"cron": ""}, "both empty"),
+        ({"start_0": "9999-12-31", "start_1": "12:00"}, "a moment of the years 1970 to 2999"),
+        ({"task": f"{__name__}.odd", "args": "[]"}, "debounce has a key with the field"),
         ({"task": "shop.nowhere"}, "is not known"),
         ({"args": "[1, 2, 3]"}, "do not fit"),
         ({"args": '{"a": 1}'}, "must be a list"),
@@ -220,6 +229,21 @@ def test_a_row_that_sql_made_unreadable_can_still_be_opened(admin_client: Client
     Schedule.objects.update(cron="nonsense", zone="Nowhere")
     assert admin_client.get(page_of(row)).status_code == 200
     assert admin_client.get(LIST).status_code == 200
+
+
+def test_one_that_cannot_be_turned_on_says_why(admin_client: Client) -> None:
+    row = made(enabled=False)
+    Schedule.objects.update(zone="Nowhere")
+    answer = admin_client.post(LIST, posted(row, "turn_on", confirmed="yes"), follow=True)
+    assert "was not turned on: zone is" in text(answer)
+    assert not Schedule.objects.get().enabled
+
+
+def test_one_that_no_clock_can_follow_can_still_be_opened(admin_client: Client) -> None:
+    row = made()
+    Schedule.objects.update(start=stored(datetime(9999, 12, 31, 22, tzinfo=UTC)), next_ms=None)
+    shown = text(admin_client.get(page_of(row)))
+    assert "it cannot be read: OverflowError" in shown
 
 
 def test_arguments_cannot_be_guessed_by_the_address(login: Login) -> None:

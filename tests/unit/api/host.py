@@ -12,7 +12,7 @@ from django.urls import include, path
 import queueapp
 from queueapp.api import ALL
 from queueapp.conf import settings
-from queueapp.inspection import actions
+from queueapp.inspection import bulk
 from queueapp.inspection.jobs import find_job
 from queueapp.producer.task import DuctorTask
 from queueapp.store import connection, shards
@@ -128,9 +128,9 @@ def job_in(state: str, tenant: str = "acme", task: DuctorTask | None = None) -> 
         case "completed":
             run()
         case "cancelled":
-            actions.cancel([job])
+            bulk.cancel_many([job])
     if state == "discarded":
-        actions.discard([job])
+        bulk.discard_many([job])
     return job
 
 

@@ -13,6 +13,7 @@ from django.test import override_settings
 
 from queueapp.api import actions
 from queueapp.models import DeadLetterInspection
+from queueapp.states import Outcome, State
 from queueapp.store import shards
 from tests.unit.api import host
 from tests.unit.api.host import STATES, everything, job_in, state_of
@@ -52,7 +53,14 @@ def test_c151_each_action_in_each_state(
         assert state_of(job) == BECOMES[action]
         before = everything()
         again = ask("POST", endpoint.format(job))
-        assert (again.status_code, again.json()) == (200, {**said, "changed": False})
+        assert (again.status_code, again.json()) == (200, {**said, "changed": False, "word": "already"})
+        assert said["word"] == {"cancel": "cancelled", "retry": "retried", "discard": "discarded"}[action]
+    elif (action, state) == ("cancel", "active"):
+        assert (answer.status_code, said["changed"], said["word"], said["state"]) == (202, True, "stopping", "active")
+        assert ask("GET", f"jobs/{job}/").json()["cancelling"] is True
+        before = everything()
+        again = ask("POST", endpoint.format(job))
+        assert (again.status_code, again.json()) == (202, {**said, "changed": False})
     elif state in ALREADY[action]:
         assert (answer.status_code, said["changed"]) == (200, False), said
         assert state_of(job) == state
@@ -67,10 +75,22 @@ def test_c151_each_action_in_each_state(
 
 def test_the_table_in_the_docstring_is_the_one_that_holds() -> None:
     rows = re.findall(r"^\| (\w+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", actions.__doc__ or "", re.MULTILINE)
-    table = {name: [set(cell.split(", ")) for cell in cells] for name, *cells in rows if name != "action"}
-    assert table == {
-        name: [WORKS[name], ALREADY[name], set(STATES) - WORKS[name] - ALREADY[name]] for name in ENDPOINTS
-    }
+    every = {state.value for state in State} - {"ended"} | {outcome.value for outcome in Outcome}
+    waits = {state.value for state in State if state.waits}
+    tested = set(STATES)
+    for name, *cells in rows:
+        if name == "action":
+            continue
+        works, already, refused = [
+            {each for word in cell.split(", ") for each in (waits if word == "what waits" else {word})}
+            for cell in cells
+        ]
+        works_here = WORKS[name] | ({"active"} if name == "cancel" else set())
+        assert (works & tested, already & tested) == (works_here, ALREADY[name])
+        assert refused & tested == tested - works_here - ALREADY[name]
+        assert len(works) + len(already) + len(refused) == len(works | already | refused), "each state in one column"
+        assert works | already | refused >= every - {"moved", "moving"}, name
+    assert {name for name, *_ in rows} - {"action"} == set(ENDPOINTS)
 
 
 def test_discarding_needs_its_permission_and_tells_nothing_without(opened: None, ask: Callable[..., Any]) -> None:
@@ -123,7 +143,9 @@ def test_which_ones_must_be_said(opened: None, ask: Callable[..., Any], body: ob
         assert all(isinstance(each, str) for each in wrong)
 
 
-def test_a_worker_that_is_faster_wins(opened: None, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_is_faster_is_told_to_stop(
+    opened: None, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between looking and acting, a worker takes the job."""
     job = job_in("pending")
     cancel = actions.CANCEL.act
@@ -134,7 +156,7 @@ def test_a_worker_that_is_faster_wins(opened: None, ask: Callable[..., Any], mon
 
     monkeypatch.setattr(actions.CancelView, "action", replace(actions.CANCEL, act=late))
     answer = ask("POST", f"jobs/{job}/cancel/")
-    assert (answer.status_code, answer.json()["state"]) == (409, "active")
+    assert (answer.status_code, answer.json()["state"], answer.json()["changed"]) == (202, "active", True)
 
 
 def test_without_the_store_nothing_is_claimed(ask: Callable[..., Any]) -> None:

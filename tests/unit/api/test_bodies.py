@@ -64,7 +64,12 @@ pytestmark = [pytest.mark.urls("tests.unit.api.host"), pytest.mark.django_db]
         ({"expires_after": -1}, "expires_after"),
         ({"expires_after": "nan"}, "expires_after"),
         ({"expires_after": 1e300}, "expires_after"),
-        ({"delay": 5}, "delay"),
+        ({"delay": -1}, "delay"),
+        ({"delay": "5"}, "delay"),
+        ({"delay": "nan"}, "delay"),
+        ({"delay": True}, "delay"),
+        ({"delay": 1e300}, "delay"),
+        ({"delay": 5, "run_after": "2099-01-31T10:00:00Z"}, "delay"),
         ({"max_attempts": 5}, "max_attempts"),
         ({"cost": 1}, "cost"),
     ],
@@ -109,6 +114,7 @@ VERY_DEEP = b"[" * 200_000 + b"]" * 200_000
         (b'{"task": "%s", "args": [1e400]}', "args"),
         (b'{"task": "%s", "args": [1], "priority": NaN}', "priority"),
         (b'{"task": "%s", "args": [1], "expires_after": 1e400}', "expires_after"),
+        (b'{"task": "%s", "args": [1], "delay": NaN}', "delay"),
         (b'{"task": "%s", "args": ["\\ud800"]}', "args"),
         (b'{"task": "%s", "args": [1], "kwargs": {"extra": {"\\udfff": 1}}}', "kwargs"),
         (b'{"task": "\\ud800"}', "task"),
@@ -121,7 +127,7 @@ VERY_DEEP = b"[" * 200_000 + b"]" * 200_000
         (b'{"task": "%s", "args": [' + b"9" * 5000 + b"]}", "detail"),
         (b'{"task": "%s", "args": [1], "' + b"k" * 100_000 + b'": 1}', None),
     ],
-    ids=range(26),
+    ids=range(27),
 )
 def test_c150_odd_json_is_refused_and_nothing_is_left_behind(
     opened: None, post: Callable[..., Any], get: Callable[..., Any], raw: bytes, key: str | None
@@ -170,6 +176,7 @@ def test_the_request_is_described_in_one_place() -> None:
         "lane",
         "priority",
         "run_after",
+        "delay",
         "expires_after",
         "deadline",
         "metadata",

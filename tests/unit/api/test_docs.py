@@ -102,6 +102,21 @@ def skipped(ask: Ask, settings: Any) -> Any:
     return ask("POST", f"jobs/{dead.id}/retry/")
 
 
+def as_operator(ask: Ask, path: str, body: object) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DuctorView, "allowed", lambda view, permission: True)
+        return ask("POST", path, tenants="ALL", body=body)
+
+
+def count_changed(ask: Ask, settings: Any) -> Any:
+    return as_operator(ask, "dead-letters/retry-matching/", {"expected": 1})
+
+
+def still_running(ask: Ask, settings: Any) -> Any:
+    job_in("active")
+    return as_operator(ask, "pools/default/obliterate/", {"name": "default"})
+
+
 def away(ask: Ask, settings: Any) -> Any:
     settings.DUCTOR = {**settings.DUCTOR, "REDIS_URL": "unix:///nonexistent/store.sock"}
     answer = ask("GET", "jobs/")
@@ -131,6 +146,8 @@ COMES_BACK: dict[tuple[str, str], Callable[[Ask, Any], Any]] = {
     ("404", "not_found"): lambda ask, settings: ask("GET", "jobs/x/"),
     ("405", "method_not_allowed"): lambda ask, settings: ask("DELETE", "jobs/"),
     ("409", "conflict"): conflict,
+    ("409", "count_changed"): count_changed,
+    ("409", "still_running"): still_running,
     ("409", "not_waiting"): lambda ask, settings: ask("POST", f"jobs/{job_in('dead')}/cancel/"),
     ("409", "skipped"): skipped,
     ("409", "not_dead"): lambda ask, settings: ask("POST", f"jobs/{job_in('completed')}/retry/"),

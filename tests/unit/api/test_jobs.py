@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from django.test import Client
 from django.urls import resolve
 
-from queueapp.api import ALL, view
+from queueapp.api import ALL, shapes, view
 from tests.unit.api import host
 from tests.unit.api.host import ADD, run
 
@@ -67,6 +67,24 @@ def test_a_job_for_later_is_scheduled(opened: None, post: Callable[..., Any], ge
     assert answer.status_code == 202
     job = get(answer.json()["id"]).json()
     assert (job["state"], job["due"]) == ("scheduled", "2099-01-31T08:00:00.000Z")
+
+
+def test_a_delay_counts_from_the_request(opened: None, post: Callable[..., Any], get: Callable[..., Any]) -> None:
+    answer = post({"task": ADD, "args": [1], "delay": 90.5})
+    assert (answer.status_code, answer.json()["state"]) == (202, "scheduled")
+    job = get(answer.json()["id"]).json()
+    assert datetime.fromisoformat(job["due"]) - datetime.fromisoformat(job["submitted"]) == timedelta(seconds=90.5)
+    assert post({"task": ADD, "args": [1], "delay": 0}).json()["state"] == "pending"
+
+
+def test_a_job_tells_what_it_waited_for(opened: None, post: Callable[..., Any], get: Callable[..., Any]) -> None:
+    job_id = post({"task": ADD, "args": [1]}).json()["id"]
+    assert get(job_id).json()["waits_s"] is None
+    run()
+    told = get(job_id).json()["waits_s"]
+    assert set(told) == set(shapes.Waits().fields)
+    assert told["line"] >= 0
+    assert told["schedule"] == told["backoff"] == told["limits"] == 0
 
 
 def test_a_job_may_have_a_deadline(opened: None, post: Callable[..., Any], get: Callable[..., Any]) -> None:

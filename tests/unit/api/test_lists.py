@@ -14,7 +14,7 @@ from redis.connection import AbstractConnection
 import queueapp
 from queueapp.api.cursors import sealed
 from queueapp.api.requests import PAGE_MAX, PAGE_SIZE
-from queueapp.inspection import actions
+from queueapp.inspection import bulk
 from queueapp.store import connection, shards
 from queueapp.store.ids import new_id
 from queueapp.store.records import NewJob
@@ -263,7 +263,7 @@ def test_dead_letters_by_tenant_task_reason_and_group(opened: None, ask: Callabl
     assert listed(f"group={group}", "ALL") == [theirs, failed]
     assert listed(f"task={ADD}&reason=error&group={group}&tenant=globex", "ALL") == [theirs]
     assert listed(f"task={host.__name__}.with_context") == []
-    actions.retry([failed])
+    bulk.retry_many([failed])
     assert listed("") == [moved]
     assert ask("GET", f"dead-letters/{failed}/").status_code == 404
     assert ask("GET", f"dead-letters/{moved}/").json()["reason"] == "set_aside"

@@ -16,7 +16,10 @@ from tests.unit.api import host
 from tests.unit.api.host import job_in
 
 pytestmark = [pytest.mark.urls("tests.unit.api.host"), pytest.mark.django_db]
-OPEN = {"rate": None, "period_seconds": 1.0, "burst": 1, "backlog_limit": None}
+OPEN = {
+    **{"rate": None, "period_seconds": 1.0, "burst": 1, "backlog_limit": None},
+    **{"dispatch_rate": None, "dispatch_period_seconds": 1.0, "dispatch_burst": 1},
+}
 """Limits that let everything in."""
 
 

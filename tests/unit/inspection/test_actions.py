@@ -9,7 +9,7 @@ import pytest
 from django.db import OperationalError
 
 from queueapp.errors import StoreUnavailable
-from queueapp.inspection import actions
+from queueapp.inspection import actions, bulk
 from queueapp.inspection.actions import Done
 from queueapp.inspection.jobs import find_job
 from queueapp.models import DeadLetterInspection
@@ -46,7 +46,7 @@ def mixed(scene: Scene) -> tuple[list[str], dict[str, int]]:
 def test_c156_a_bulk_action_does_not_stop_at_the_first_problem(scene: Scene, verb: str) -> None:
     """C156: a bulk action stops at the first problem entry with part done. Right: counts of done, skipped, and why."""
     ids, number = mixed(scene)
-    act: Callable[[Sequence[str]], Done] = getattr(actions, verb)
+    act: Callable[[Sequence[str]], Done] = getattr(bulk, f"{verb}_many")
     done = act(ids)
     rest = number["ended"] + number["active"] + number["waiting"]
     assert (
@@ -57,7 +57,7 @@ def test_c156_a_bulk_action_does_not_stop_at_the_first_problem(scene: Scene, ver
             "cancel": {
                 "cancelled": number["waiting"],
                 "already": number["ended"] + number["dead"],
-                "active": number["active"],
+                "stopping": number["active"],
                 "gone": number["gone"],
             },
         }[verb]
@@ -82,12 +82,12 @@ def test_the_summary_says_done_skipped_and_why() -> None:
 
 def test_a_bulk_action_asks_the_store_per_batch_and_not_per_job(scene: Scene, round_trips: RoundTrips) -> None:
     ids = scene.bury(1_000) + [f"abcdef.0.{number:022}" for number in range(50)]
-    actions.cancel(ids[:1])
-    actions.discard([ids[0], NOBODY])  # connections are made, scripts are known
+    bulk.cancel_many(ids[:1])
+    bulk.discard_many([ids[0], NOBODY])  # connections are made, scripts are known
     round_trips.since_last()
-    actions.cancel(ids)
+    bulk.cancel_many(ids)
     assert round_trips.since_last() <= 4 + 1, "a batch of 250 each, and one question about an unknown pool"
-    actions.discard(ids)
+    bulk.discard_many(ids)
     assert round_trips.since_last() <= 8 + 1
 
 
@@ -95,17 +95,17 @@ def test_jobs_of_several_pools_in_one_call(scene: Scene, settings: object) -> No
     (here,) = scene.kill()
     other = Scene(shards.store("reports"), shards.keys("reports"))
     (there,) = other.kill()
-    assert actions.retry([here, there]).counts == {"retried": 2}
+    assert bulk.retry_many([here, there]).counts == {"retried": 2}
     assert other.store.verify() == []
 
 
 def test_what_was_done_to_dead_letters_is_written_down(scene: Scene) -> None:
     one, two = scene.kill(2)
     (waiting,) = scene.add()
-    actions.retry([one, waiting, NOBODY], by="kim", note="supplier is back")
-    actions.discard([two], by="kim")
-    actions.discard([two], by="kim")
-    actions.cancel([waiting], by="kim")
+    bulk.retry_many([one, waiting, NOBODY], by="kim", note="supplier is back")
+    bulk.discard_many([two], by="kim")
+    bulk.discard_many([two], by="kim")
+    bulk.cancel_many([waiting], by="kim")
     rows = {row.job_id: row for row in DeadLetterInspection.objects.all()}
     assert DeadLetterInspection.objects.count() == 2, "only what was done, and only to dead letters"
     row = rows[one]
@@ -134,13 +134,13 @@ def test_a_database_that_is_away_does_not_fail_the_action(
 
     monkeypatch.setattr(DeadLetterInspection.objects, "bulk_create", away)
     with caplog.at_level(logging.ERROR, logger="queueapp.inspection.actions"):
-        assert actions.retry([one], by="kim").counts == {"retried": 1}
+        assert bulk.retry_many([one], by="kim").counts == {"retried": 1}
     assert "1 dead letters could not be written down: no such host" in caplog.text
 
 
 def test_very_long_names_still_fit_the_row(scene: Scene) -> None:
     (one,) = scene.bury(1, task="shop." + "t" * 600, reason="r" * 100)
-    actions.retry([one], by="b" * 300, note="n" * 5_000)
+    bulk.retry_many([one], by="b" * 300, note="n" * 5_000)
     row = DeadLetterInspection.objects.get()
     row.full_clean()
     assert (len(row.task), len(row.reason), len(row.by), len(row.note)) == (512, 64, 200, 5_000)
@@ -159,16 +159,16 @@ def test_a_store_that_goes_away_in_the_middle_is_told_with_what_was_done(
         return discard(self, inner)
 
     monkeypatch.setattr(Store, "discard", failing)
-    done = actions.discard(ids)
+    done = bulk.discard_many(ids)
     assert (done.counts, done.fault) == ({"discarded": 250, "unreached": 350}, "The store does not answer.")
     assert done.summary() == "250 discarded, 350 not reached (The store does not answer.)."
     calls.append(0)
     calls.pop(0)
     calls.pop(0)
     with pytest.raises(StoreUnavailable):
-        actions.discard(ids)
+        bulk.discard_many(ids)
 
 
 def test_nothing_to_do_asks_nobody(round_trips: RoundTrips) -> None:
-    assert actions.retry([]).counts == {}
+    assert bulk.retry_many([]).counts == {}
     assert round_trips.count == 0

@@ -6,16 +6,17 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from queueapp.inspection import actions
+from queueapp.inspection import bulk
 from queueapp.inspection.actions import Done
 from queueapp.inspection.deadletters import (
     DeadLetters,
     Filter,
     dead_groups,
-    dead_ids,
     dead_letters,
     every_dead_letter,
 )
+from queueapp.inspection.selection import Selection, batches
+from queueapp.states import State
 from tests.unit.conftest import RoundTrips
 from tests.unit.inspection.conftest import Scene
 
@@ -104,7 +105,7 @@ def test_groups_name_cause_number_and_newest_member(scene: Scene) -> None:
     assert len(dead_groups("default", offset=1, count=5)[0]) == 1
 
 
-@pytest.mark.parametrize("act", [actions.retry, actions.discard])
+@pytest.mark.parametrize("act", [bulk.retry_many, bulk.discard_many])
 @pytest.mark.django_db
 def test_one_after_another_also_while_acting_on_each(scene: Scene, act: Callable[[Sequence[str]], Done]) -> None:
     """More than a page, with many that died in the same millisecond."""
@@ -122,9 +123,10 @@ def test_one_after_another_also_while_acting_on_each(scene: Scene, act: Callable
 def test_ids_alone_come_in_batches(scene: Scene) -> None:
     want = scene.bury(25, tenant="a", task="shop.tasks.one")
     scene.bury(25, tenant="a", task="shop.tasks.two")
-    batches = list(dead_ids("default", Filter(tenant="a", task="shop.tasks.one"), count=10))
-    assert [len(batch) for batch in batches] == [10, 10, 5]
-    assert sorted(job_id for batch in batches for job_id in batch) == sorted(want)
+    meant = Selection(pool="default", states=(State.DEAD,), tenant="a", tasks=("shop.tasks.one",))
+    found = [ids for _, ids in batches(meant, size=10)]
+    assert [len(ids) for ids in found] == [10, 10, 5]
+    assert sorted(job_id for ids in found for job_id in ids) == sorted(scene.inner(want))
 
 
 @pytest.mark.parametrize("number", [3_000, pytest.param(100_000, marks=pytest.mark.long)])

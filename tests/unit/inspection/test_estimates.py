@@ -137,7 +137,7 @@ def test_a_key_names_its_text_to_those_who_may_see_contents_and_holders_of_one_s
 
 
 def test_a_key_that_has_just_become_free_is_said_to_be() -> None:
-    facts = replace(WAITING, parked=True, keys=(KeyFacts(digest="d", text="t", limit=None, used=9),))
+    facts = replace(WAITING, aside=True, keys=(KeyFacts(digest="d", text="t", limit=None, used=9),))
     assert sentence_of(reasons_of(facts, WHOLE)) == (
         "A slot of its concurrency key is free again, and those that wait for it are offered it in turn."
     )

@@ -46,6 +46,29 @@ def test_running(scene: Scene) -> None:
     assert why.estimate.earliest is not None or "longer than usual" in why.estimate.basis
 
 
+def test_told_to_stop(scene: Scene) -> None:
+    [job_id] = scene.add()
+    work(scene)
+    assert scene.store.cancel(scene.inner([job_id])) == ["stopping"]
+    why = explain(job_id)
+    form = r"It was told to stop .* ago \(.*\), and ends as cancelled when its body is through or its lease ends\."
+    assert re.fullmatch(form, why.sentence)
+    assert (why.state, kinds(why)) == ("active", ["stopping", "running"])
+    assert why.estimate is not None
+    assert why.estimate.of == "end"
+
+
+def test_told_to_stop_and_its_worker_is_lost(scene: Scene) -> None:
+    [job_id] = scene.add()
+    work(scene, lease_ms=1)
+    scene.store.cancel(scene.inner([job_id]))
+    while (why := explain(job_id)).reasons[0].kind is not Kind.LEASE_OVER:
+        pass
+    assert "the next call of a scheduler or a worker ends it" in why.sentence
+    scene.store.partition_recover()
+    assert explain(job_id).sentence.startswith("It was cancelled ")
+
+
 def test_taken_ahead_and_not_begun(scene: Scene) -> None:
     _, job_id = scene.add(2)
     scene.store.check_and_lease("w.1", next(scene.seqs), want=2, begin=1, lease_ms=30_000)

@@ -19,7 +19,8 @@ from queueapp.inspection.shares import Standing
 from queueapp.store import service as service_reads
 from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.store.records import Returned
-from queueapp.store.service import MINUTE_MS, Minute, Part, Service, TenantService
+from queueapp.store.served import Minute, Part
+from queueapp.store.service import MINUTE_MS, Service, TenantService
 from tests.lua.harness import Shard, completed
 from tests.unit.conftest import RoundTrips
 from tests.unit.inspection.seen import of, seen
@@ -149,6 +150,18 @@ def test_places_in_line_are_found_under_every_policy(shard: Shard, policy: str) 
     bounded = policy in {"wfq", "tiered", "ring"}
     assert {one.tenant for one in found.tenants if one.lag is not None} == ({"acme", "globex"} if bounded else set())
     assert not [one for one in found.tenants if one.beyond_bound]
+
+
+@pytest.mark.parametrize("policy", ["drr", "lottery", "shop.policies.mine"])
+def test_places_in_line_are_found_where_only_a_leader_knows_the_policy(shard: Shard, policy: str) -> None:
+    """Its walk has ties: without the numbers of submission nobody would seem to be in line."""
+    term = shard.schedule(policy=policy)
+    shard.add(shard.job(cost=2), shard.job(cost=2), shard.job("globex", cost=2), shard.job("later", delay_ms=10**6))
+    shard.admit(term)
+    shard.now_ms += 7_000
+    found = seen(shard)
+    assert {one.tenant: one.wait_s for one in found.tenants} == {"acme": 7, "globex": 7, "later": None}
+    assert {one.tenant for one in found.tenants if one.lag is not None} == set()
 
 
 @pytest.mark.parametrize("seed", range(3))

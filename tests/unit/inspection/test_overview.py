@@ -37,6 +37,19 @@ def test_who_leads_since_when_and_until_when(scene: Scene) -> None:
     assert (after.leader_epoch, after.last_tick) == (term.epoch, renewed.last_tick), "what was is still known"
 
 
+def test_why_a_leader_cannot_dispatch_is_told_while_it_leads(scene: Scene) -> None:
+    scene.store.lead_acquire("me", "nonce", 5_000)
+    scene.store.lead_renew("nonce", 5_000, "ZeroDivisionError while it chose.")
+    [note] = pool_status("default").notes
+    assert note.startswith("The leader cannot dispatch: ZeroDivisionError while it chose. Workers take")
+    scene.store.lead_renew("nonce", 5_000)
+    assert pool_status("default").notes == ()
+    scene.store.lead_renew("nonce", 5_000, "ZeroDivisionError while it chose.")
+    scene.store.lead_release("nonce")
+    scene.store.lead_acquire("other", "nonce2", 5_000)
+    assert pool_status("default").notes == (), "what hindered the one hinders not the next"
+
+
 def test_what_stands_still_without_a_scheduler(scene: Scene) -> None:
     [note] = [note for note in pool_status("default").notes if "scheduler" in note]
     assert "relay of the outbox, sync repair" in note

@@ -11,6 +11,7 @@ from queueapp.inspection.jobs import list_jobs
 from queueapp.inspection.overview import pool_status
 from queueapp.store.configuration import PoolConf
 from queueapp.store.leader_records import Term
+from queueapp.store.reads import Reads
 from tests.unit.inspection.asking import kinds
 from tests.unit.inspection.conftest import Scene
 
@@ -28,7 +29,11 @@ def lead(scene: Scene) -> Term:
 
 
 def admit(scene: Scene, term: Term) -> None:
-    scene.store.admit(term, [(entry.entry, entry.id, float(entry.seq)) for entry in scene.store.read_ingress("me")])
+    scene.store.admit(
+        term,
+        [(entry.entry, entry.id, float(entry.seq)) for entry in scene.store.read_ingress("me")],
+        order=Reads(scene.store.client, scene.store.keys).in_force()[1],
+    )
 
 
 def test_without_a_leader_a_job_waits_for_one(scene: Scene) -> None:

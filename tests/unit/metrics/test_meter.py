@@ -10,6 +10,7 @@ from prometheus_client import REGISTRY
 
 from queueapp import metrics
 from queueapp.store.records import Completed, Failed, Word
+from queueapp.store.waits import Waits
 from queueapp.worker.faults import Faults
 from queueapp.worker.line import Line
 from queueapp.worker.loop import Worker, WorkerOptions
@@ -73,6 +74,18 @@ class TestWhatIsCounted:
         done(PoolMeter(pool, LABELS), "done", Completed(id="j", attempts=1, run_ms=5), run_ms=7.5, now_ms=2_001)
         assert here("ductor_task_latency_seconds_sum", pool=pool) == 2.0
         assert here("ductor_task_exec_seconds_sum", pool=pool) == 0.0075
+
+    def test_what_jobs_waited_for_is_summed_by_tenant(self, pool: str) -> None:
+        meter = PoolMeter(pool, LABELS)
+        meter.leased([leased(waits=Waits(schedule_ms=3_000, limits_ms=500)), leased(waits=Waits(limits_ms=250))])
+        meter.leased([leased(tenant="bert", waits=Waits(line_ms=40))])
+        meter.flush(0.0)
+        meter.flush(1.0)
+        waited = "ductor_waited_seconds_total"
+        assert here(waited, pool=pool, tenant="acme", part="schedule") == 3.0
+        assert here(waited, pool=pool, tenant="acme", part="limits") == 0.75
+        assert here(waited, pool=pool, tenant="_other", part="line") == 0.04
+        assert REGISTRY.get_sample_value(waited, {"pool": pool, "tenant": "acme", "part": "backoff"}) is None
 
     def test_wait_begins_when_the_job_is_ready_not_when_it_was_submitted(self, pool: str) -> None:
         meter = PoolMeter(pool, LABELS)

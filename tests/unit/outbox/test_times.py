@@ -8,18 +8,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from queueapp.errors import StoreUnavailable
 from queueapp.models import OutboxEntry
 from queueapp.moments import now_ms
-from queueapp.producer import outbox
 from queueapp.producer.outbox import job_of
-from queueapp.producer.preparation import Prepared, prepare
 from queueapp.producer.relaying import relay
 from queueapp.producer.results import DuctorResult
 from queueapp.states import Outcome, State
-from queueapp.store.ids import new_id
 from queueapp.store.reads import Reads
-from queueapp.store.records import NewJob
 from queueapp.store.store import Store
 from tests.producing import add, run_waiting
 from tests.unit.outbox.away import kept
@@ -63,15 +58,24 @@ class TestTimes:
         assert record is not None
         assert (record.state, record.due_ms) == (State.SCHEDULED, round(later.timestamp() * 1000))
 
-    def test_a_delay_becomes_a_moment(self) -> None:
-        prepared = prepare(add, (1,), {})
-        job = NewJob(id=new_id(), task="t", tenant="t", payload=b"{}", fingerprint="", delay_ms=60_000)
-        before = now_ms()
-        outbox.keep([(Prepared(task=prepared.task, job=job, args=(), kwargs={}), StoreUnavailable())], ["default"])
+    def test_a_delay_counts_from_the_call(self) -> None:
+        self.kept_ago(40, delay=100)
 
-        read = job_of(OutboxEntry.objects.get())
-        assert read.delay_ms == 0
-        assert before + 60_000 <= read.due_ms <= now_ms() + 60_000
+        assert 59_000 <= job_of(OutboxEntry.objects.get()).delay_ms <= 60_000
+
+    def test_a_delay_that_has_passed_is_none(self, reads: Reads) -> None:
+        result = self.kept_ago(200, delay=100)
+        assert relay().sent == 1
+
+        record = reads.job(result.id[-22:])
+        assert record is not None
+        assert record.state is State.PENDING
+
+    def test_c107_a_clock_that_was_ahead_makes_no_delay_longer(self) -> None:
+        """The scheduler's clock against that of the process that kept the job."""
+        self.kept_ago(-120, delay=3)
+
+        assert 2_000 <= job_of(OutboxEntry.objects.get()).delay_ms <= 3_000
 
     def test_a_deadline_is_a_moment_since_the_call_and_stays(self, reads: Reads) -> None:
         before = now_ms()

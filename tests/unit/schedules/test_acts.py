@@ -12,20 +12,30 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 
+from queueapp import Singleton, task
 from queueapp.database_checks import check_schedules
-from queueapp.errors import StoreUnavailable, UnknownTask
-from queueapp.models import Schedule
+from queueapp.errors import InvalidOption, StoreUnavailable, Throttled, UnknownTask
+from queueapp.models import OutboxEntry, Schedule
 from queueapp.moments import now_ms
 from queueapp.schedules import acts
 from queueapp.schedules.acts import Overlaps
 from queueapp.states import Outcome
+from queueapp.store.configuration import Rate, ScopeLimits
 from queueapp.store.reads import Reads
 from queueapp.store.store import Store
 from tests.producing import run_waiting
 from tests.unit.outbox.away import store_away
-from tests.unit.schedules.conftest import HOUR, NOW, fire, planned
+from tests.unit.schedules.conftest import HOUR, NOW, fire, planned, relay_all
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@task(singleton=Singleton("one"))
+def single() -> None: ...
+
+
+def _die(*given: Any) -> Any:
+    raise SystemExit
 
 
 def ductor(*arguments: str) -> str:
@@ -62,8 +72,11 @@ class TestFire:
             assert record is not None
             assert record.outcome is Outcome.CANCELLED
             store.check_and_lease("w", 1, want=1, begin=1, lease_ms=60_000)
-            with pytest.raises(Overlaps, match=second.id):
-                acts.fire(Schedule.objects.get())
+            acts.fire(Schedule.objects.get())
+            told = reads.job(second.id[-22:])
+            assert told is not None
+            assert told.cancelling
+            assert store.check_and_lease("w", 2, want=1, begin=1, lease_ms=60_000).jobs == [], "it waits for its end"
 
     def test_what_was_fired_by_hand_counts_as_the_last(self, store: Store) -> None:
         planned(overlap="skip")
@@ -71,6 +84,84 @@ class TestFire:
         assert fire().skipped == 1
         run_waiting(store)
         assert fire(NOW + HOUR).fired == 1
+
+    @pytest.mark.parametrize("overlap", ["skip", "replace"])
+    def test_two_clicks_at_once_make_one_job(self, store: Store, reads: Reads, overlap: str) -> None:
+        row = planned(overlap=overlap)
+        first, second = Schedule.objects.get(), Schedule.objects.get()
+        result = acts.fire(first)
+        with pytest.raises(Overlaps, match="has been fired since"):
+            acts.fire(second)
+        assert (reads.overview().waiting, OutboxEntry.objects.count()) == (1, 0)
+        row.refresh_from_db()
+        assert row.last_job == result.id
+
+    def test_without_a_rule_both_do(self, store: Store, reads: Reads) -> None:
+        planned()
+        first, second = Schedule.objects.get(), Schedule.objects.get()
+        acts.fire(first)
+        acts.fire(second)
+        assert reads.overview().waiting == 2
+
+    def test_who_dies_after_it_is_written_down_leaves_the_job_to_the_relay(
+        self, store: Store, reads: Reads, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        row = planned(overlap="skip")
+        with monkeypatch.context() as patched:
+            patched.setattr(acts, "send_each", _die)
+            with pytest.raises(SystemExit):
+                acts.fire(row)
+        row.refresh_from_db()
+        with pytest.raises(Overlaps):
+            acts.fire(row)
+        relay_all()
+        assert reads.job(row.last_job[-22:]) is not None
+
+    def test_a_store_that_goes_away_in_between_gets_the_job_later(
+        self, store: Store, reads: Reads, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(acts, "send_each", lambda given: [StoreUnavailable("away")])
+            result = acts.fire(planned())
+        assert (result.outcome, reads.overview().waiting) == ("deferred", 0)
+        relay_all()
+        assert reads.job(result.id[-22:]) is not None
+
+    def test_what_the_store_refuses_leaves_no_trace(self, store: Store, reads: Reads) -> None:
+        row = planned(tenant="acme")
+        store.configure(1, scopes=[ScopeLimits(tenant="acme", rate=Rate(rate=1, period_ms=3_600_000))])
+        first = acts.fire(row)
+        row.refresh_from_db()
+        fired_ms = row.fired_ms
+        with pytest.raises(Throttled):
+            acts.fire(row)
+        row.refresh_from_db()
+        assert (row.last_job, row.fired_ms, OutboxEntry.objects.count()) == (first.id, fired_ms, 0)
+        assert reads.overview().waiting == 1
+
+    def test_of_a_singleton_the_job_that_is_there_is_the_last_one(self, store: Store) -> None:
+        row = planned(task=single.module_path, args=[])
+        first = acts.fire(row)
+        assert acts.fire(row).id == first.id
+        row.refresh_from_db()
+        assert row.last_job == first.id
+
+    def test_a_foreign_exception_is_told_by_its_class(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        def raises(*given: Any) -> Any:
+            raise RuntimeError("s3cret")
+
+        monkeypatch.setattr(acts, "prepare", raises)
+        with pytest.raises(InvalidOption) as raised:
+            acts.fire(planned())
+        assert str(raised.value) == "“hourly” was not fired: RuntimeError was raised while its job was made."
+
+    def test_a_schedule_that_is_gone_is_not_fired(self, store: Store, reads: Reads) -> None:
+        row = planned()
+        stale = Schedule.objects.get()
+        row.delete()
+        with pytest.raises(Overlaps, match="deleted"):
+            acts.fire(stale)
+        assert reads.overview().waiting == 0
 
     def test_says_what_is_wrong_at_once(self, store: Store) -> None:
         row = planned()
@@ -80,6 +171,28 @@ class TestFire:
         with pytest.raises(UnknownTask):
             acts.fire(row)
         assert Schedule.objects.get().last_job == ""
+
+
+def test_what_left_the_code_stays_off(store: Store) -> None:
+    """However it is asked for: the next scheduler that starts would turn it off again."""
+    row = planned(name="gone")
+    Schedule.objects.update(source="gone", enabled=False)
+    row.refresh_from_db()
+    assert acts.switch([row], on=True) == []
+    assert ductor("on", "gone").strip() == "0 turned on. No longer declared in code, and so off: gone."
+    row.refresh_from_db()
+    assert not row.enabled
+
+
+def test_one_that_sql_made_unreadable_can_be_turned_off_and_not_on(store: Store) -> None:
+    planned(name="a")
+    planned(name="bad")
+    planned(name="c")
+    Schedule.objects.filter(name="bad").update(zone="Nowhere")
+    assert ductor("off", "a", "bad", "c").strip() == "3 turned off."
+    with pytest.raises(CommandError, match="“bad” was not turned on: zone is 'Nowhere': it must be the name of a"):
+        ductor("on", "a", "bad", "c")
+    assert [row.enabled for row in Schedule.objects.order_by("name")] == [True, False, True]
 
 
 def test_turned_on_it_makes_up_for_nothing(store: Store) -> None:
@@ -154,7 +267,11 @@ class TestRows:
             ({"options": {"run_after": 1}}, "options", "options has 'run_after'"),
             ({"options": {"cost": -1}}, "options", "cost is -1"),
             ({"options": {"deadline": "2030-01-01"}}, "options", "deadline is '2030-01-01': it must be seconds"),
-            ({"options": {"backoff": {"x": 1}}}, "options", "backoff is {'x': 1}"),
+            ({"options": {"backoff": {"x": 1}}}, "options", "backoff has 'x'"),
+            ({"options": {"backoff": {"delay": 1, "zzz": 2}}}, "options", "backoff has 'zzz'"),
+            ({"options": {"backoff": {"jitter": "no"}}}, "options", "jitter='no'): it must be True or False"),
+            ({"options": {"backoff": {"factor": "2"}}}, "options", "factor='2'"),
+            ({"options": {"backoff": {"delay": []}}}, "options", "backoff.fixed(delay) is []"),
             ({"args": ["x" * 300_000]}, "args", "MAX_PAYLOAD_BYTES"),
         ],
     )

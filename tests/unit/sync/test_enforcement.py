@@ -102,6 +102,17 @@ def test_a_policy_that_has_to_wait_is_said(redis_url: str, pool: Pool) -> None:
     assert shards.reads("mail").configured() == PoolConf(policy="fifo", paused=True)
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_policy_that_is_none_holds_back_nothing_else(redis_url: str, pool: Pool, dry_run: bool) -> None:
+    Pool.objects.update(policy="gone", dispatch="scheduled", paused=True)
+    Pool.objects.create(name="zulu")
+    Pool.objects.update(paused=True)
+    with pytest.raises(CommandError, match="'gone' of the pool 'mail' is none"):
+        ductor("mail", "zulu", *["--dry-run"] * dry_run)
+    for name in ("mail", "zulu"):
+        assert shards.reads(name).configured().paused is not dry_run
+
+
 def test_somebody_who_saves_meanwhile_does_not_stop_it(changed: None, monkeypatch: pytest.MonkeyPatch) -> None:
     overtaken = 0
 

@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from queueapp import sync
-from queueapp.errors import SchemaMismatch, StoreUnavailable, Upgrading
+from queueapp.errors import InvalidOption, SchemaMismatch, StoreUnavailable, Upgrading
 from queueapp.models import Pool, Tenant, TenantLimits
 from queueapp.store import shards
 from queueapp.store.configuration import PoolConf, ScopeLimits
@@ -53,6 +53,44 @@ def test_repair_removes_what_sql_no_longer_has(commit: Callable[[], Any], pool: 
     Pool.objects.all()._raw_delete("default")
     sync.repair()
     assert shards.reads("mail").configured() == PoolConf()
+
+
+def test_a_policy_that_left_the_settings_holds_nothing_else_back(
+    commit: Callable[[], Any], pool: Pool, tenant: Tenant, caplog: Any
+) -> None:
+    """The pause of its pool, its tenants' limits however many, and what is saved later."""
+    with commit():
+        pool.save()
+    Pool.objects.update(policy="gone", dispatch="scheduled", paused=True)
+    TenantLimits.objects.bulk_create(
+        [TenantLimits(pool=pool, tenant=tenant, lane=f"l{number}", weight=2) for number in range(5)]
+    )
+    for _ in range(4):
+        with pytest.raises(InvalidOption, match="'gone' of the pool 'mail' is none"):
+            sync.repair(2)
+    assert shards.reads("mail").configured() == PoolConf(paused=True, dispatch="scheduled")
+    assert len(scopes()) == 5
+    version = shards.reads("mail").version()
+    with pytest.raises(InvalidOption):
+        sync.repair()
+    assert shards.reads("mail").version() == version, "what is in force is not written over and over"
+
+    with commit():
+        TenantLimits.objects.create(pool=pool, tenant=tenant, weight=7)
+        pool = Pool.objects.get()
+        pool.max_in_flight = 3
+        pool.save()
+    assert shards.reads("mail").configured().max_in_flight == 3
+    assert scopes()["acme", ""].weight == 7
+    assert "in force but for the policy" in caplog.text
+
+
+def test_one_that_is_in_force_already_is_no_fault(commit: Callable[[], Any], pool: Pool) -> None:
+    """It was in force when it left the settings: nothing of it is to be brought over."""
+    shards.store("mail").configure(1, pool=PoolConf(policy="gone", dispatch="scheduled"))
+    Pool.objects.update(policy="gone", dispatch="scheduled")
+    assert sync.repair() == 0
+    assert shards.reads("mail").configured().policy == "gone"
 
 
 def test_repair_restores_what_the_store_lost(commit: Callable[[], Any], pool: Pool, tenant: Tenant) -> None:

@@ -7,30 +7,39 @@ do -- a script has 200 local names at most
 -- counts from `ready` on.
 function place_anew(id, row, run, seq, ready)
   local code = pool.scheduled and 'i' or 'p'
-  if run then redis.call('HSET', P .. 'run:' .. id, 's', code) end
-  write_place(id, run and 'h' or code, hex(seq))
+  local fields, stood = {'s', code}, nil
+  if run then
+    waited.comes(run, row, fields, 0, pool.scheduled)
+    redis.call('HSET', P .. 'run:' .. id, unpack(fields))
+  elseif pool.blocks then
+    stood = waited.stands(row, pool.scheduled)
+  end
+  if stood and stood > 0 then
+    waited.remember(id, code, hex(seq), stood)
+  else
+    write_place(id, run and 'h' or code, hex(seq))
+  end
   if pool.scheduled then return to_ingress(id, row, seq, ready) end
   to_pending(id, row.tenant, row.lane, row.tier, rank(row, seq, ready), hex(seq), row.keys)
 end
 
--- A row that is there and cannot be read is set aside, as everywhere; one that is gone has ended.
+-- A row that is there and cannot be read is set aside, unless this is a repeat; one that is gone has ended.
 local function set_aside_unreadable(entry, id)
   if redis.call('EXISTS', P .. 'job:' .. id) == 0 then return end
-  if redis.call('SADD', P .. 'quarantine', id) == 0 then return end
-  local found = redis.call('XRANGE', P .. 'ingress', entry, entry)[1]
-  local t = found and string.match(found[2][2] or '', '^[^|]+|([^|]+)|')
-  redis.call('ZREM', P .. 'expiring', id)
-  push(moves.ended, id) -- nobody shall wait for it
-  count('quarantined')
-  if t then count_waiting(t, -1) else redis.call('HINCRBY', P .. 'counts', 'w', -1) end
-  local run = read_run(id)
-  if run and run.k then use_keys(run.k, -1) end
+  local found, run = redis.call('XRANGE', P .. 'ingress', entry, entry)[1], read_run(id)
+  if not found then return end
+  local t = string.match(found[2][2] or '', '^[^|]+|([^|]+)|')
+  set_aside(id, true, t, run and run.k)
 end
 
 -- Ingress → pending, for each of {entry, id, rank}; id '' = an entry that nobody can read. `rank` counts only where
 -- Lua does not know the policy's own. Whatever became of the job, its entry goes.
 function admit_entries(entries)
   local done, admitted, duplicates, garbled = {}, 0, 0, 0
+  for _, e in ipairs(pool.mirrored and entries or {}) do -- before anything is written
+    local r = tonumber(e[3]) or 0
+    if r - r ~= 0 then error({err = 'ERR the rank of ' .. e[2] .. ' is not a finite number'}) end
+  end
   for _, e in ipairs(entries) do
     local entry, id, given = e[1], e[2], tonumber(e[3])
     push(done, entry)
@@ -39,9 +48,13 @@ function admit_entries(entries)
     else
       local row, state, run = waiting_row(id)
       if state == 'i' then
+        if run then read_history(run) end
+        local standing = row.keys and pool.blocks and waited.stands(row) - waited.stands(row, true) or 0
         if run then
-          redis.call('HSET', P .. 'run:' .. id, 's', 'p')
-          read_history(run)
+          local ue = standing > 0 and {'ue', (run.ue or 0) + standing} or {}
+          redis.call('HSET', P .. 'run:' .. id, 's', 'p', unpack(ue))
+        elseif standing > 0 then
+          waited.remember(id, 'p', row.seq, (row.stood or 0) + standing)
         else
           redis.call('SETRANGE', P .. 'job:' .. id, 0, 'p')
         end

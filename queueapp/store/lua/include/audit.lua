@@ -10,7 +10,8 @@ end
 local found = {}
 local KINDS = {}
 for kind in string.gmatch('job run result errors data lanes q qc ltags dead deadgroup slots idem worker '
-  .. 'held done served heads blocked turns flushed bl blc single deb gcra', '%S+') do
+  .. 'held done served heads blocked turns flushed bl blc single deb gcra '
+  .. 'stop checkpoint', '%S+') do
   KINDS[kind] = true
   found[kind] = {}
 end
@@ -18,7 +19,7 @@ local SINGLE = {}
 for name in string.gmatch('walk floor heads tags policy conf limits active scheduled expiring dead deadgroups ended '
   .. 'counts stats tasks names est wake wake:standby workers waiters leader fence quarantine tenants '
   .. 'sublanes parked waitkeys keysets keynames keyusers marks ready ingress entered corrections wake:leader '
-  .. 'backlog blturns blcturns once', '%S+') do
+  .. 'backlog blturns blcturns once blocks timers cuts moving', '%S+') do
   SINGLE[name] = true
 end
 local IN_LINE = {} -- those of the waiting work, whose names begin with the mark of their generation
@@ -69,7 +70,10 @@ for _, tier in ipairs({'q', 'qc'}) do
   end
 end
 --- @include "audit_old"
-for index, code in pairs({scheduled = 's', backlog = 'b', ready = 'r', active = 'a', dead = 'd', ended = 'e'}) do
+local CODES = {
+  scheduled = 's', backlog = 'b', ready = 'r', active = 'a', moving = 'm', dead = 'd', ended = 'e',
+}
+for index, code in pairs(CODES) do
   for _, id in ipairs(members(index)) do stands(id, code) end
 end
 
@@ -112,7 +116,7 @@ for id in pairs(ids) do
   end
   info[id] = {t = t, l = l, state = state, run = run, row = row}
 end
-for _, kind in ipairs({'result', 'errors', 'data'}) do
+for _, kind in ipairs({'result', 'errors', 'data', 'checkpoint'}) do
   for id in pairs(found[kind]) do
     if not ids[id] then report('%s:%s has no job', kind, id) end
   end

@@ -51,6 +51,13 @@ end
 for name in pairs(held_by) do
   if string.sub(name, 1, 7) == 'single:' then report('%s is not so', name) end
 end
+local asked = 0
+for _, field in ipairs(redis.call('HKEYS', P .. 'limits')) do
+  if string.match(field, '^f[tlk]:') then asked = asked + 1 end
+end
+if (tonumber(redis.call('HGET', P .. 'conf', 'front') or nil) or 0) ~= asked then
+  report('conf front is not %d', asked)
+end
 if pool.once ~= (#once_ > 0) then report('conf once is wrong') end
 for name, key_ in pairs(found.gcra) do
   if redis.call('PTTL', key_) == -1 then report('gcra:%s never expires', name) end

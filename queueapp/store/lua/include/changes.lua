@@ -27,7 +27,9 @@ function write_changes()
   local first, moved, stayed = redis.call('HINCRBY', P .. 'marks', 'entered', #names) - #names, {}, {}
   for i, name in ipairs(names) do push(anew[name] and moved or stayed, first + i, name) end
   variadic('ZADD', P .. 'entered', moved)
-  for i = 1, #stayed, 2 do redis.call('ZADD', P .. 'entered', 'NX', stayed[i], stayed[i + 1]) end
+  for from = 1, #stayed, 4000 do
+    redis.call('ZADD', P .. 'entered', 'NX', unpack(stayed, from, math.min(from + 3999, #stayed)))
+  end
   names, anew = {}, {}
 end
 end

@@ -55,7 +55,9 @@ local function settle(run, actual, set)
   if d == 0 then return nil end
   count_correction(run.t, tonumber(x), actual, minimum == 'f')
   if run.gn ~= pool.gen then return packed, 0 end -- it was charged by turns that are no more
-  if pool.mirrored and wt == '0' and minimum == '' then
+  if pool.mirrored and minimum == '' then -- a leader's copy of the walk charged it, if it was leased under this policy
+    local r = run.r or redis.call('HGET', P .. 'run:' .. run.id, 'r')
+    if not r or string.match(r, '^([^|]+)|') ~= pool.kept then return packed, 0 end
     redis.call('ZINCRBY', P .. 'corrections', string.format('%.17g', d), run.t .. '|' .. run.l)
   end
   if not pool.tiered or wt == '0' then return packed, 0 end -- counted, and no turn was charged

@@ -33,15 +33,10 @@ function leave_picked(job)
   count_lease(job.row.tenant, job.ch)
 end
 
-local function set_aside(bad)
-  redis.call('SADD', P .. 'quarantine', bad.id)
-  redis.call('ZREM', P .. 'expiring', bad.id)
-  push(moves.ended, bad.id) -- nobody shall wait for it
-  count('quarantined')
+local function leave_broken(bad)
   local row, run = bad.row, bad.run
   local t, l, ks = bad.t or row and row.tenant or run and run.t, bad.l or row and row.lane, bad.ks or run and run.k
-  if t then count_waiting(t, -1) else redis.call('HINCRBY', P .. 'counts', 'w', -1) end
-  if ks then use_keys(ks, -1) end
+  set_aside(bad.id, true, t, ks)
   if bad.ready then
     remove_from('ready', bad.id)
     if t and release_slots(t, l or run and run.l, bad.id) then touch(t, l or run and run.l) end
@@ -52,15 +47,15 @@ local function set_aside(bad)
   end
 end
 
--- Expired jobs end, broken ones are set aside, paused ones of ready go back, full sub-lanes step aside, suspects that
--- were passed over remember since when.
+-- Expired and cut jobs end, broken ones are set aside, paused ones of ready go back, full sub-lanes step aside,
+-- suspects that were passed over remember since when.
 function commit_rest(found)
   for _, gone in ipairs(found.expired) do
     local ready = gone.run and gone.run.s == 'r'
     leave_waiting(gone.id, gone.row, ready and 'r' or 'p', gone.run)
-    to_ended(gone.id, 'expired', identity(gone.row), gone.row.keys)
+    to_ended(gone.id, gone.outcome or 'expired', identity(gone.row), gone.row.keys)
   end
-  for _, bad in ipairs(found.broken) do set_aside(bad) end
+  for _, bad in ipairs(found.broken) do leave_broken(bad) end
   for _, job in ipairs(found.back) do back_to_line(job.id, job.row, job.run) end
   for _, set in ipairs(found.aside) do sub.touch(set) end
   for _, id in ipairs(found.passed) do redis.call('HSET', P .. 'run:' .. id, 'sp', now) end

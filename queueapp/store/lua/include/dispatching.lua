@@ -3,7 +3,9 @@ local function commit_dispatch(found, epoch)
   local jobs, placed = found.jobs, {}
   local first = #jobs > 0 and redis.call('HINCRBY', P .. 'marks', 'dispatched', #jobs) - #jobs
   for i, job in ipairs(jobs) do
-    if write_picked(found, job, {'s', 'r', 'ep', epoch, 'dt', now}) then
+    local fields = {'s', 'r', 'ep', epoch, 'dt', now}
+    waited.dispatched(job, fields)
+    if write_picked(found, job, fields) then
       leave_picked(job)
       push(placed, first + i, job.id)
     else

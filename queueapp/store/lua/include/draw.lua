@@ -89,7 +89,7 @@ function draw(seed, most)
   for i, one in ipairs(chosen) do
     local id, t, tier = unpack(one)
     local row, state, run = waiting_row(id)
-    if not row then quarantine('backlog', id) end
+    if not row then quarantine('backlog', id, t) end
     backlog.leave(id, t, tier)
     if row and state == 'b' then
       place_anew(id, row, run, seq + i - 1, ready_of(row, run))

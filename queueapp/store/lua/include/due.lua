@@ -4,19 +4,12 @@ local function due_ids(set, limit)
   return redis.call('ZRANGEBYSCORE', P .. set, '-inf', now, 'LIMIT', 0, limit)
 end
 
--- A row whose id stands in an index but cannot be read is set aside instead of failing every later call.
-local function quarantine(set, id)
-  redis.call('SADD', P .. 'quarantine', id)
+-- The row of an id that stands in `set` cannot be read; t: its tenant, where the index tells it.
+local function quarantine(set, id, t)
   redis.call('ZREM', P .. set, id)
-  push(moves.ended, id) -- nobody shall wait for it
+  if set == 'expiring' then return set_aside(id) end -- the index where it waits has it, too
   local row, run = read_row(id), read_run(id)
-  local ks = run and run.k or row and row.keys
-  if ks and set ~= 'expiring' then use_keys(ks, -1) end -- there it still stands in its queue, too
-  if set == 'scheduled' or set == 'backlog' then
-    local t = row and row.tenant or run and run.t
-    if t then count_waiting(t, -1) else redis.call('HINCRBY', P .. 'counts', 'w', -1) end
-  end
-  count('quarantined')
+  set_aside(id, set ~= 'active', t or row and row.tenant or run and run.t, run and run.k or row and row.keys)
 end
 
 -- (row, state, run hash or nil) of a job that has not ended; nil when its row cannot be read.
@@ -74,9 +67,9 @@ local function promote(limit)
   return promoted, #ids == limit
 end
 
--- Expired leases → pending at their old place, or dead when the crash budget is spent.
+-- Expired leases → pending at their old place, dead when the crash budget is spent, or ended when it was told to stop.
 local function recover_due(limit)
-  local ids, counts_ = due_ids('active', limit), {pending = 0, dead = 0}
+  local ids, counts_ = due_ids('active', limit), {pending = 0, dead = 0, cancelled = 0}
   for _, id in ipairs(ids) do
     local run = read_run(id)
     local row = run and read_row(id)

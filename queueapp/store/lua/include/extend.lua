@@ -1,10 +1,12 @@
--- Heartbeats in bulk. A lease that outlives its charge is charged as it runs, where the charge was an estimate.
-local extensions = {}
+-- Heartbeats in bulk. A lease that outlives its charge is charged as it runs, where the charge was an estimate. Jobs
+-- that were told to stop are named (stopping.lua), because their worker may have missed it; their leases last on.
+local extensions = {add = {}, stopping = {}}
 
 local function extend(id, attempts, lease_ms)
   local run = owned_run(id, attempts)
   if not run then return false end
-  push(extensions, now + lease_ms, id)
+  push(extensions.add, now + lease_ms, id)
+  if run.cx then push(extensions.stopping, id) end
   local elapsed = now - run.st
   local charged = tonumber(string.match(run.ch or '', '^[^|]+'))
   if charged and elapsed > charged then
@@ -15,8 +17,8 @@ local function extend(id, attempts, lease_ms)
 end
 
 local function write_extensions()
-  variadic('ZADD', P .. 'active', extensions)
-  extensions = {}
+  variadic('ZADD', P .. 'active', extensions.add)
+  extensions.add = {}
 end
 
 -- A prefetched job has begun: its loss would count as a crash.

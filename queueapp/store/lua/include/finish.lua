@@ -1,13 +1,28 @@
--- The end of an attempt, for the holder of the lease only. One word per job: done, retry, dead, stale, gone.
+--- @include "again"
+-- The end of an attempt, for the holder of the lease only. One word per job: done, retry, dead, cancelled, stale,
+-- gone.
 -- Every record of a failed or lost attempt is `kind|attempt|worker|at|` and the JSON that the worker wrote.
-local held = {} -- worker → ids whose lease ended in this call
-local end_lease, write_held, give_back, recover, finish_all
+local end_lease, write_held, give_back, recover, finish_all, end_stopped
 do -- a script has 200 local names at most
+local held = {} -- worker → ids whose lease ended in this call
 
 local function record_attempt(run, kind, json)
   local key = P .. 'errors:' .. run.id
   local length = redis.pcall('RPUSH', key, string.format('%s|%.0f|%s|%.0f|%s', kind, run.a, run.w, now, json))
   if type(length) == 'number' then redis.call('LTRIM', key, -20, -1) end
+end
+
+-- Its worker need not be told any more to stop it (stopping.lua).
+local function untell(run)
+  local key, left = P .. 'worker:' .. run.w, {}
+  for id in string.gmatch(redis.call('HGET', key, 'stop') or '', '%S+') do
+    if id ~= run.id then push(left, id) end
+  end
+  if #left > 0 then
+    redis.call('HSET', key, 'stop', table.concat(left, ' '))
+  else
+    redis.call('HDEL', key, 'stop')
+  end
 end
 
 -- The lease of an attempt ends: its places in active, held and the slots are given back.
@@ -19,6 +34,7 @@ function end_lease(run)
     push(moves.freed, {run.t, run.l})
   end
   if run.k then sub.release(run.k, run.id) end
+  if run.cx then untell(run) end
 end
 
 function write_held()
@@ -32,6 +48,21 @@ local function settle_end(run, run_ms, cost)
   local set = cost > 0
   local charged = settle(run, math.max(1, set and cost or run_ms), set)
   return charged and {'ch', charged} or {}
+end
+
+-- The lease of a job that was told to stop is over, in whatever way: no attempt follows, nothing is a dead letter.
+function end_stopped(run, fields)
+  to_ended(run.id, 'cancelled', fields, run.k)
+  end_lease(run)
+  return 'cancelled'
+end
+
+-- Its body is through. What it raised is kept, what it returned is not, and a run that was cut short teaches nothing
+-- about its task.
+local function finish_stopped(run, kind, run_ms, cost, json)
+  if kind == 'failed' then record_attempt(run, 'error', json) end
+  run_ms = math.min(run_ms, math.max(0, now - run.st))
+  return end_stopped(run, {'en', run.a, unpack(settle_end(run, run_ms, cost))})
 end
 
 local function finish_completed(run, run_ms, cost, result)
@@ -56,7 +87,7 @@ local function finish_failed(run, run_ms, cost, retry_ms, reason, group, json)
   local again = retry_ms >= 0 and row and run.e + 1 < row.max_attempts
   if again and row.expires and row.expires <= now + retry_ms then again = false end
   if again then
-    redis.call('HSET', P .. 'run:' .. id, 's', 's', 'rd', now + retry_ms, unpack(fields))
+    redis.call('HSET', P .. 'run:' .. id, 's', 's', 'rd', now + retry_ms, 'le', now, unpack(fields))
     hash_holds_state(id)
     to_scheduled(id, now + retry_ms)
     to_expiring(row, id)
@@ -74,13 +105,12 @@ end
 
 -- Back to the place in line that the job had, or for `delay_ms` into the scheduled set. `fields` are written with it.
 function give_back(run, row, delay_ms, fields)
-  hash_holds_state(run.id)
   if delay_ms > 0 then
-    redis.call('HSET', P .. 'run:' .. run.id, 's', 's', 'rd', now + delay_ms, unpack(fields))
+    hash_holds_state(run.id)
+    redis.call('HSET', P .. 'run:' .. run.id, 's', 's', 'rd', now + delay_ms, 'le', now, unpack(fields))
     to_scheduled(run.id, now + delay_ms)
   else
-    redis.call('HSET', P .. 'run:' .. run.id, 's', 'p', 'rd', now, 'kp', row.seq, unpack(fields))
-    to_pending(run.id, run.t, run.l, row.tier, old_rank(run, row), row.seq, row.keys)
+    place_again(run.id, row, run, {'rd', now, 'le', now, 'kp', row.seq, unpack(fields)})
   end
   to_expiring(row, run.id)
   count_waiting(run.t, 1)
@@ -93,6 +123,7 @@ function recover(run, row)
   read_history(run)
   record_attempt(run, 'lost', '{}')
   count('lost')
+  if run.cx then return end_stopped(run) end
   if not run.b then
     give_back(run, row, 0, {'f', run.f + 1})
     return 'pending'
@@ -121,7 +152,7 @@ function finish_all(rows)
       local run = runs[i]
       if run then
         seen[id] = attempts
-        if f[1] == 'completed' and pool.unit == 'ms' then push(taught, {run.n, run.t}) end
+        if f[1] == 'completed' and pool.unit == 'ms' and not run.cx then push(taught, {run.n, run.t}) end
         if not reached[run.t] then
           reached[run.t] = true
           push(names, run.t)
@@ -138,7 +169,9 @@ function finish_all(rows)
   end
   for i, f in ipairs(rows) do
     local run, run_ms, cost = runs[i], tonumber(f[4]), tonumber(f[5])
-    if run and f[1] == 'completed' then
+    if run and run.cx then
+      words[i] = finish_stopped(run, f[1], run_ms, cost, f[9])
+    elseif run and f[1] == 'completed' then
       words[i] = finish_completed(run, run_ms, cost, f[9])
     elseif run then
       words[i] = finish_failed(run, run_ms, cost, tonumber(f[6]), f[7], f[8], f[9])

@@ -14,13 +14,14 @@
 --   t  no job is left: what stands alone, the tags, the lanes and heads of their tenants
 --   n  who waited for a key, the lanes and heads of all other tenants. Then `old` goes
 -- In w, l and s the old walk comes first in every share. Who ends while he stands in the old generation leaves its
--- queue (move.lua) and nothing else: a pointer to nothing is dropped when it is met.
+-- queue, and the pointer of his sub-lane follows; of his lane and tenant nothing changes there: a pointer to nothing is
+-- dropped when it is met.
 --
 -- Replays and deaths: a share is one script; it takes what stands there at that moment, and writes the new place of a
 -- job before the old one goes. Met again in the old generation, a job that is no longer pending is only taken out.
 local generation = {}
 do -- a script has 200 local names at most
-local RULE = {'policy', 'by', 'step', 'tiered', 'ring', 'wfq', 'ordered', 'mirrored', 'ties', 'kept', 'mark'}
+local RULE = {'policy', 'by', 'step', 'tiered', 'ring', 'wfq', 'ordered', 'mirrored', 'ties', 'mark'}
 
 -- Names and rule of the other generation, until it is called again.
 function generation.turn_over()
@@ -32,6 +33,25 @@ end
 -- May a job still stand in the old generation?
 function generation.holds_jobs()
   return pool.old and string.find('wls', pool.old.phase, 1, true) and true or false
+end
+
+-- Jobs leave a queue of the old generation. A sub-lane's pointer goes to what stands first there then, or goes.
+function generation.take_out(set, members)
+  local queue, ks = string.match(set, '^(.+)|@(.+)$')
+  local first = queue and redis.call('ZRANGE', P .. set, 0, 0)[1]
+  local gone = 0
+  for from = 1, #members, 4000 do
+    gone = gone + redis.call('ZREM', P .. set, unpack(members, from, math.min(from + 3999, #members)))
+  end
+  if gone > 0 then redis.call('HINCRBY', P .. 'conf', 'moved', gone) end
+  local now_ = first and redis.call('ZRANGE', P .. set, 0, 0, 'WITHSCORES') or {}
+  if not first or first == now_[1] then return end
+  local function pointer_to(member) return (pool.old.ties and string.sub(member, 1, 12) or '') .. '@' .. ks end
+  if not now_[1] then redis.call('ZREM', P .. pool.old.mark .. 'sublanes', string.sub(set, #pool.old.mark + 1)) end
+  -- One that waits for a key has no pointer.
+  if redis.call('ZREM', P .. queue, pointer_to(first)) == 1 and now_[1] then
+    redis.call('ZADD', P .. queue, now_[2], pointer_to(now_[1]))
+  end
 end
 
 -- Puts lane l of t (nil: the tenant alone) back into the old walk, where it has something there. One that stands there

@@ -98,13 +98,22 @@ end
 
 local function pointer_to(head, ks) return tie_of(head) .. '@' .. ks end
 
-local function park(s, digest, r, tie)
+-- `moment`: it waits for a token, which there is then.
+local function park(s, digest, r, tie, moment)
   redis.call('HSET', W .. 'parked', s.set, digest)
-  if waiters.put(s, digest, r, tie) then redis.call('ZADD', W .. 'waitkeys', 'NX', now + FULL_MS, digest) end
+  blocks.mark_sub_lane(s.t, s.l, s.set, true)
+  local first = waiters.put(s, digest, r, tie)
+  if moment then
+    wake_if_earlier(pool.mark .. 'waitkeys', moment)
+    redis.call('ZADD', W .. 'waitkeys', 'LT', moment, digest)
+  elseif first then
+    redis.call('ZADD', W .. 'waitkeys', 'NX', now + FULL_MS, digest)
+  end
 end
 
 local function unpark(s, digest, tie)
   redis.call('HDEL', W .. 'parked', s.set)
+  blocks.mark_sub_lane(s.t, s.l, s.set, false)
   if waiters.drop(s, digest, tie) then redis.call('ZREM', W .. 'waitkeys', digest) end
 end
 
@@ -113,6 +122,7 @@ function sub.place(s)
   local head, r = found[1], found[2]
   if head and not s.head then redis.call('ZADD', W .. 'sublanes', 0, s.set) end
   if s.head and not head then redis.call('ZREM', W .. 'sublanes', s.set) end
+  if not head and pool.blocks and not generation.holds_jobs() then blocks.forget(s.set) end
   if s.parked then
     if not head then
       unpark(s, s.parked, tie_of(s.head))
@@ -121,11 +131,16 @@ function sub.place(s)
     end
     return
   end
-  local full = head and full_key(s.ks)
+  local full, moment
+  if head then full, moment = full_key(s.ks) end
   local old, new = s.head and pointer_to(s.head, s.ks), head and not full and pointer_to(head, s.ks)
   if new and (new ~= old or r ~= s.rank) then redis.call('ZADD', W .. s.queue, r, new) end
   if old and old ~= new then redis.call('ZREM', W .. s.queue, old) end
-  if full then park(s, full, r, tie_of(head)) end
+  if full then
+    park(s, full, r, tie_of(head), moment)
+  elseif head and pool.blocks and (pool.old or not s.head) then
+    blocks.mark_sub_lane(s.t, s.l, s.set, false) -- it may have waited in the old generation
+  end
   if old and not new and not s.leased then
     for _, key in ipairs(keyset(s.ks)) do sub.offer(key.digest, 1) end
   end
@@ -137,11 +152,23 @@ local function admits(t, l)
   return not tenant.paused and not lane.paused
     and not (tenant.max and slots_used('t:' .. t) >= tenant.max)
     and not (lane.max and slots_used('l:' .. scope.name) >= lane.max)
+    and not (rates.write and not rates.admit(t, scope))
 end
 
--- When to look again at a key for which somebody waits still, after `moved` of them left.
-local function look_again(digest, moved, at_once)
+-- When to look again at a key for which somebody waits still, after `moved` of them left. `later`: when its rate lets
+-- somebody start whom it holds back.
+local function look_again(digest, moved, at_once, later)
   local swept, due = sub.swept[digest], at_once and now or now + SWEEP_MS
+  if later and not at_once then
+    if moved > 0 then later = math.min(later, due) end
+    wake_if_earlier(pool.mark .. 'waitkeys', later)
+    if swept then
+      redis.call('ZADD', W .. 'waitkeys', 'XX', later, digest)
+    else
+      redis.call('ZADD', W .. 'waitkeys', 'XX', 'LT', later, digest)
+    end
+    return
+  end
   if not swept then
     if moved > 0 then redis.call('ZADD', W .. 'waitkeys', 'XX', 'LT', due, digest) end
     return
@@ -154,12 +181,13 @@ local function look_again(digest, moved, at_once)
 end
 
 function sub.wake(digest, offered)
-  local woken, moved = 0, 0
+  local woken, moved, found, later = 0, 0, nil, nil
   while moved < MOVED_MOST and woken ~= offered do
-    local found = waiters.first(digest, woken)
+    found, later = waiters.first(digest, woken)
     if not found then break end
     local s, tie = of_set(id_of(found.member)), tie_of(found.member)
-    local other, fits = full_key(s.ks, digest), admits(s.t, s.l)
+    local fits = admits(s.t, s.l)
+    local other, moment = full_key(s.ks, digest)
     moved = moved + 1
     if not other and fits then
       woken = woken + 1
@@ -167,14 +195,14 @@ function sub.wake(digest, offered)
     end
     unpark(s, digest, tie)
     if other then
-      park(s, other, found.r, tie)
+      park(s, other, found.r, tie, moment)
     else
       redis.call('ZADD', W .. s.queue, found.r, tie .. '@' .. s.ks)
       freed[s.t] = true
       refresh(s.t, s.l)
     end
   end
-  look_again(digest, moved, moved == MOVED_MOST and woken ~= offered)
+  look_again(digest, moved, moved == MOVED_MOST and woken ~= offered, later)
 end
 
 function sub.settle()

@@ -4,7 +4,8 @@
 --   keysets    HASH  ks → `digest limit pattern`, one line a key, by digest
 --   keynames   HASH  digest → text, for people
 --   keyusers   HASH  s:<ks> → jobs that have not ended; k:<digest> → key sets. The last user takes the entries along
---   limits           kp:<pattern> → `max|text`, as configured: it goes before the task's own; '' = none, 0 = closed
+--   limits           kp:<pattern> → `max|text`, as configured: it goes before the task's own; '' = none, 0 = closed.
+--                    With a dispatch rate (rates.lua) `max,rate,period,burst|text`
 --   slots:k:<digest> ZSET  leases by start; of every job with keys, whatever the limits are now
 --   conf keyed       something of the above is there; without it no script looks for any of it
 local keysets, key_uses = {}, {}
@@ -39,25 +40,43 @@ local function keyset(ks)
   return keysets[ks]
 end
 
--- The limit in force; math.huge = none.
+-- The limit in force, math.huge = none; and the dispatch rate of its pattern, if there is one.
 local function limit_of_key(key)
   local field = 'kp:' .. key.pattern
-  if limits[field] == nil then
+  local found = limits[field]
+  if found == nil then
     local packed = redis.call('HGET', P .. 'limits', field)
-    limits[field] = packed and {max = tonumber(string.match(packed, '^%d*')) or math.huge} or {}
+    local max, rate = string.match(packed or '', '^(%d*),?([%d,]*)|')
+    found = packed and {max = tonumber(max) or math.huge, rule = rate ~= '' and rates.rule(rate) or nil} or {}
+    limits[field] = found
   end
-  return limits[field].max or key.limit
+  return found.max or key.limit, found.rule
 end
 
--- The first key of the set, but `but`, that has no slot left.
+-- How many more jobs the key lets start now, by its slots and by its rate; and if it is the rate that lets no further
+-- one start, after `woken`, when it does.
+local function room_of_key(key, woken)
+  local limit, rule = limit_of_key(key)
+  local room, after = limit - slots_used('k:' .. key.digest), woken or 0
+  if not rule or room <= after then return room end
+  local scope = 'dk:' .. key.digest .. '|' .. key.pattern
+  local tokens = rates.free(scope, rule)
+  return math.min(room, tokens), tokens <= after and rates.moment(scope, rule, after + 1) or nil
+end
+
+-- The first key of the set, but `but`, that lets no job start: it has no slot left, or no token, which it has again at
+-- the moment that is answered, too.
 local function full_key(ks, but)
   for _, key in ipairs(keyset(ks)) do
-    if key.digest ~= but and slots_used('k:' .. key.digest) >= limit_of_key(key) then return key.digest end
+    if key.digest ~= but then
+      local room, moment = room_of_key(key)
+      if room < 1 then return key.digest, moment end
+    end
   end
   return nil
 end
 
--- A lease of tenant t, charged `ch`, takes a slot of every key: the caller knows that none is full.
+-- A lease of tenant t, charged `ch`, takes a slot and a token of every key: the caller knows that none is full.
 local function take_key_slots(ks, id, t, ch)
   local x, weight = string.match(ch, '^([^|]+)|([^|]+)|')
   local cost = pool.tiered and tonumber(x) / tonumber(weight) or 1
@@ -65,6 +84,8 @@ local function take_key_slots(ks, id, t, ch)
     local scope = 'k:' .. key.digest
     slots.used[scope] = slots_used(scope) + 1
     append(slots.add, scope, now, id)
+    local _, rule = limit_of_key(key)
+    if rule then rates.take('d' .. scope .. '|' .. key.pattern, rule) end
     if not pool.ordered then
       local charged = key_charges[key.digest] or {}
       charged[t], key_charges[key.digest] = (charged[t] or 0) + cost, charged

@@ -3,7 +3,8 @@
 -- Leasing: the token (worker, seq), the commit of what was found, and the rows of a reply. What stands in ready goes
 -- first; under scheduled dispatch nothing else is leased.
 -- A row of the reply: id, attempts, errors, crashes, lease start, deadline, task number, text of the row, ready since
--- ('' = as the row says). seq = stored: no new lease, the same jobs again. seq < stored: a call that came too late.
+-- ('' = as the row says), what it waited for before this lease (`schedule|backoff|limits` ms, '' = the line alone).
+-- seq = stored: no new lease, the same jobs again. seq < stored: a call that came too late.
 
 local caller, lease
 do -- a script has 200 local names at most
@@ -13,10 +14,12 @@ local function leased_before(worker, seq)
   for _, id in ipairs(redis.call('SMEMBERS', P .. 'held:' .. worker)) do
     local run = read_run(id)
     local text = run and redis.call('GET', P .. 'job:' .. id)
-    if text and run.s == 'a' and redis.call('HGET', P .. 'run:' .. id, 'ls') == seq then
+    local told = redis.call('HMGET', P .. 'run:' .. id, 'ls', 'tw')
+    if text and run.s == 'a' and told[1] == seq then
       local deadline = tonumber(redis.call('ZSCORE', P .. 'active', id))
       read_history(run)
-      push(rows, {id, run.a, run.e, run.c, run.st, deadline, run.n, text, run.rd or ''})
+      push(rows, {id, run.a, run.e, run.c, run.st, deadline, run.n, text, run.rd or '',
+        run.a == 1 and waited.told(parse_row(text).delay or 0, 0, run.wl) or told[2] or ''})
     end
   end
   return rows
@@ -46,6 +49,8 @@ local function take_ready(found, want, alone)
         push(found.broken, {id = id, ready = true, row = row, run = run})
       elseif row.expires and row.expires <= now then
         push(found.expired, {id = id, row = row, run = run})
+      elseif pool.cuts and is_cut(row) then
+        push(found.expired, {id = id, row = row, run = run, outcome = 'cancelled'})
       elseif pauses(run.t, run.l) then
         push(found.back, {id = id, row = row, run = run})
       elseif suspect and not (alone and #found.jobs == 0) then
@@ -75,13 +80,16 @@ local function commit_leases(found, worker, seq, lease_ms, begin)
     end
     local begun = (i <= begin or crashes >= SUSPECT) and '1' or '0'
     local fields = {'s', 'a', 'a', attempts, 'w', worker, 'ls', seq, 'st', now, 'b', begun}
+    local schedule, backoff, limits_, line = waited.leased(job, fields)
     if write_picked(found, job, fields) then
+      count_waits(row.tenant, schedule, backoff, limits_, line)
       if job.ready then remove_from('ready', job.id) else leave_picked(job) end
       push(members, job.id)
       push(deadlines, now + lease_ms, job.id)
       if row.expires then remove_from('expiring', job.id) end
       count_waiting(row.tenant, -1)
-      push(rows, {job.id, attempts, errors, crashes, now, now + lease_ms, row.task, job.text, run and run.rd or ''})
+      push(rows, {job.id, attempts, errors, crashes, now, now + lease_ms, row.task, job.text, run and run.rd or '',
+        waited.told(schedule, backoff, limits_)})
     end
   end
   variadic('ZADD', P .. 'active', deadlines)
@@ -91,12 +99,13 @@ local function commit_leases(found, worker, seq, lease_ms, begin)
   return rows
 end
 
--- What is known of the caller: {seq, alone} of its last call; nil for a call that came too late.
+-- What is known of the caller: {seq, alone} of its last call, and `stop`: which of its jobs were told to stop
+-- (stopping.lua). nil for a call that came too late.
 function caller(worker, seq)
-  local known = redis.call('HMGET', P .. 'worker:' .. worker, 'seq', 'alone')
+  local known = redis.call('HMGET', P .. 'worker:' .. worker, 'seq', 'alone', 'stop')
   local last = tonumber(known[1] or -1)
   if tonumber(seq) < last then return nil end
-  return {seq = last, alone = known[2]}
+  return {seq = last, alone = known[2], stop = known[3] or ''}
 end
 
 -- Leases up to `want` jobs for `worker`, which `caller` knew; answers the rows, and whether sub-lanes are left that had

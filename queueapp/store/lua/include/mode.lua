@@ -20,9 +20,14 @@ local function forget_flush()
   unlink({P .. 'entered', P .. 'corrections'})
 end
 
--- The slots of dispatched jobs, for scopes that have a ceiling only now; there are not more than fit in the window.
-local function fill_from_ready(filling, fills_pool)
-  for _, id in ipairs(redis.call('ZRANGE', P .. 'ready', 0, -1)) do
+local READY_PAGE = 200
+
+-- The slots of dispatched jobs, for scopes that have a ceiling only now: a page of those after number `from`. Answers
+-- the number of its last one, nil = there are no more. What is leased meanwhile is found in `active` afterwards.
+local function fill_from_ready(filling, fills_pool, from)
+  local page = redis.call('ZRANGEBYSCORE', P .. 'ready', '(' .. from, '+inf', 'WITHSCORES', 'LIMIT', 0, READY_PAGE)
+  for i = 1, #page, 2 do
+    local id = page[i]
     local run = read_run(id)
     local since = run and redis.call('HGET', P .. 'run:' .. id, 'dt')
     for _, field in ipairs(since and {'t:' .. run.t, 'l:' .. run.t .. '|' .. run.l} or {}) do
@@ -30,4 +35,5 @@ local function fill_from_ready(filling, fills_pool)
     end
     if since and fills_pool then redis.call('ZADD', P .. 'slots:p', since, id) end
   end
+  return #page == 2 * READY_PAGE and page[#page] or nil
 end

@@ -36,6 +36,7 @@ local function queue_of(t, l, tier)
   return (tier == 'c' and pool.tiered and 'qc:' or 'q:') .. t .. '|' .. l
 end
 
+--- @include "waited"
 -- The job becomes pending at rank r, with the number of submission `seq` (as the row spells it) and key set ks or nil.
 local function to_pending(id, t, l, tier, r, seq, ks)
   local queue = queue_of(t, l, tier)
@@ -78,11 +79,12 @@ local function to_dead(id, t, task, reason, given)
   count('dead')
 end
 
--- The row of an ended job keeps no payload; `extra` are further fields of its hash; ks = its key set or nil.
+-- The row of an ended job keeps no payload, and no checkpoint: no attempt follows. `extra` are further fields of its
+-- hash; ks = its key set or nil.
 local function to_ended(id, outcome, extra, ks)
   redis.call('HSET', P .. 'run:' .. id, 's', 'e', 'o', outcome, 'te', now, unpack(extra or {}))
   append(moves.add, 'ended', now, id)
-  moves.unlink[#moves.unlink + 1] = P .. 'job:' .. id
+  push(moves.unlink, P .. 'job:' .. id, P .. 'checkpoint:' .. id)
   moves.ended[#moves.ended + 1] = id
   if ks then use_keys(ks, -1) end
   count(outcome)
@@ -113,6 +115,23 @@ end
 local function leave_queue(queue, member, ks, leased)
   if ks then sub.touch(queue, leased) end
   remove_from(pool.mark .. queue, member)
+end
+
+-- A job whose row cannot be read, or is not what its index says, is set aside instead of failing every later call:
+-- counted once, whoever else meets it. `stands`: it leaves by this the index where it waits; its tenant and its key set
+-- as far as they are known.
+local function set_aside(id, stands, t, ks)
+  redis.call('ZREM', P .. 'expiring', id)
+  if redis.call('SADD', P .. 'quarantine', id) == 1 then
+    push(moves.ended, id) -- nobody shall wait for it
+    count('quarantined')
+  end
+  if stands and t then
+    count_waiting(t, -1)
+  elseif stands then
+    redis.call('HINCRBY', P .. 'counts', 'w', -1)
+  end
+  if ks then use_keys(ks, -1) end
 end
 
 -- A dead letter leaves its indices.
@@ -166,6 +185,8 @@ function leave_waiting(id, row, state, run)
 end
 end
 
+local write_moves
+do -- a script has 200 local names at most
 -- Answers how many waiting jobs there are more than before. One command of one tenant, two of many.
 local function write_waiting()
   local names, scores, total = {}, {}, 0
@@ -187,14 +208,11 @@ end
 -- Lanes are refreshed in one order, which decides who goes first among those that enter together: those that jobs of
 -- their own came to or left, in the order of the first; then `freed`, those that only got a slot back; then those of
 -- sub-lanes (keys.lua). So a ceiling that nobody reaches changes no order, although slots are kept for it.
-local function write_moves()
+function write_moves()
   sub.look()
   for set, pairs_ in pairs(moves.add) do variadic('ZADD', P .. set, pairs_) end
   for set, ids in pairs(moves.remove) do variadic('ZREM', P .. set, ids) end
-  for set, members in pairs(moves.left) do
-    local gone = redis.call('ZREM', P .. set, unpack(members))
-    if gone > 0 then redis.call('HINCRBY', P .. 'conf', 'moved', gone) end
-  end
+  for set, members in pairs(moves.left) do generation.take_out(set, members) end
   write_groups(moves.groups)
   unlink(moves.unlink)
   local total = write_waiting()
@@ -209,6 +227,7 @@ local function write_moves()
   sub.settle()
   no_moves()
 end
+end
 
 -- The last lines of every script that moved jobs: pointers right, memory written, wake armed.
 local function close()
@@ -216,6 +235,13 @@ local function close()
   write_slots()
   flush_nodes()
   write_service()
+  blocks.write()
   write_changes()
+  local throttled, first
+  if rates.write then throttled, first = rates.write() end
+  if first then
+    wake_if_earlier('timers', first)
+    variadic('ZADD', P .. 'timers', throttled)
+  end
   return arm()
 end

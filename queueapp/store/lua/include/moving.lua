@@ -2,7 +2,9 @@
 --- @include "ingress"
 --- @include "generations"
 -- Old generation → new generation, in shares (generations.lua has the rules). First jobs are chosen, reads only; then
--- they are placed in the new generation; last the old one is changed.
+-- they are placed in the new generation; last the old one is changed. The walk here is one of its own, because that of
+-- pick.lua knows one generation in a call, the new one, and asks of a job whether it may run now: here everybody moves,
+-- nothing is charged, and what is full or paused is no matter.
 do -- a script has 200 local names at most
 local VISIT, PAGES, FORGOTTEN, LEAST, MOST = 4, 8, 64, 16, 50
 
@@ -59,16 +61,25 @@ local function write_line(N)
   variadic('ZREM', N.key, remove)
 end
 
--- Takes jobs of a lane into `chosen`: `most`, or under an order all that stand before (S, m). Answers the place of the
--- next, nil = there is none.
-local function take(chosen, limit, L, most, S, m)
+-- A queue whose sub-lanes are paid for by the looks of `lines`.
+local function old_queue(set, lines)
+  local Q = new_queue(set)
+  Q.opens = lines
+  return Q
+end
+
+-- Takes jobs of a lane into `chosen`: at most `most`, and under an order only those before `other`, the entry of who
+-- comes next. Answers the place of the lane's next job, nil = it has none. With no look left to open a sub-lane that is
+-- the place of its pointer.
+local function take(chosen, limit, L, most, other)
   local taken = 0
   while #chosen < limit do
     local id, r, member, Q
     if L.qc then id, r, member, Q = head_of(L.qc) end
     if not id then id, r, member, Q = head_of(L.q) end
     if not id then return nil end
-    if taken > 0 and (pool.ordered and S and before(S, m, r, member) or taken >= most) then break end
+    local passed = pool.ordered and other and before(other[1], other[2], r, member)
+    if is_pointer(id) or taken > 0 and (passed or taken >= most) then break end
     push(chosen, {id = id, member = member, set = Q.set, t = L.t, l = L.l, ks = Q.ks})
     Q.at, taken = Q.at + 1, taken + 1
   end
@@ -76,6 +87,18 @@ local function take(chosen, limit, L, most, S, m)
   if not id and L.qc then id, r, member = head_of(L.qc) end
   if not id then return nil end
   return r, pool.ordered and tie_of(member) or ''
+end
+
+-- The pointers of the sub-lanes that were opened go to what stands first there now, or go: who comes next must not open
+-- them all again. To be called under the old rule.
+local function put_pointers(lines)
+  for _, inner in ipairs(lines.opened) do
+    local queue, id, r, member = pool.mark .. inner.within.set, head_of(inner)
+    local pointer = id and tie_of(member) .. '@' .. inner.ks
+    if pointer and (pointer ~= inner.pointer or r ~= inner.pointer_r) then append(moves.add, queue, r, pointer) end
+    if pointer ~= inner.pointer then append(moves.remove, queue, inner.pointer) end
+    if not pointer then append(moves.remove, pool.mark .. 'sublanes', inner.set) end
+  end
 end
 
 -- Jobs from the front of the old walk. True = it is empty.
@@ -99,13 +122,13 @@ local function take_from_walk(chosen, limit, lines)
       local name = t .. '|' .. l
       local L = visited[name]
       if not L then
-        L = {t = t, l = l, q = new_queue('q:' .. name), qc = pool.tiered and new_queue('qc:' .. name) or nil}
+        L = {t = t, l = l, q = old_queue('q:' .. name, lines)}
+        L.qc = pool.tiered and old_queue('qc:' .. name, lines) or nil
         visited[name] = L
       end
       local bound = other or second
       if other and second and before(second[1], second[2], other[1], other[2]) then bound = second end
-      local r, tie = take(chosen, limit, L, pool.ordered and limit or VISIT, bound and bound[1], bound and bound[2])
-      if not r then push(lines.emptied, W .. 'q:' .. name, W .. 'qc:' .. name) end -- pointers of empty sub-lanes
+      local r, tie = take(chosen, limit, L, pool.ordered and limit or VISIT, bound)
       move_first(T, r and (pool.ordered and r or last_of(T)), tie)
       lane = first_two(T)
     end
@@ -131,19 +154,10 @@ local function take_from_sublanes(chosen, limit, lines)
   return false
 end
 
--- A row that cannot be read is set aside, as everywhere.
-local function set_aside_old(job)
-  redis.call('SADD', P .. 'quarantine', job.id)
-  redis.call('ZREM', P .. 'expiring', job.id)
-  push(moves.ended, job.id) -- nobody shall wait for it
-  count('quarantined')
-  count_waiting(job.t, -1)
-  if job.ks then use_keys(job.ks, -1) end
-end
-
 local function to_new(job, row, run)
   local seq = tonumber(row.seq, 16)
   if run then read_history(run) end
+  if row.keys and pool.blocks then waited.goes_over(job.id, row, run, job.set, pool.mirrored) end
   if not pool.mirrored then
     local r = run and old_rank(run, row) or rank(row, seq, ready_of(row))
     return to_pending(job.id, row.tenant, row.lane, row.tier, r, row.seq, row.keys)
@@ -174,7 +188,7 @@ local function place_chosen(chosen)
     local row, run, wrong = read_row(job.id), read_run(job.id)
     local state = run and run.s or row and row.state -- the byte of a first lease is not touched: a hash prevails
     if not row or wrong or state == 'h' or row.tenant ~= job.t or row.keys ~= job.ks then
-      set_aside_old(job)
+      set_aside(job.id, true, job.t, job.ks)
     elseif state == 'p' then
       to_new(job, row, run)
     end
@@ -245,12 +259,13 @@ local function clear_away()
 end
 
 -- Moves up to `limit` jobs or passes to the next phase. Answers how many it moved, and how many of the looks at lanes
--- are left that it may spend: those where everybody was cancelled cost some, too.
+-- and into sub-lanes are left that it may spend: those where everybody was cancelled cost some, too.
 local function step(limit, looks)
-  local old, chosen, lines = pool.old, {}, {emptied = {}, looks = looks}
+  local old, chosen, lines = pool.old, {}, {opened = {}, looks = looks}
   generation.turn_over()
   local empty = take_from_walk(chosen, limit, lines)
   if empty and #chosen == 0 and old.phase == 's' then empty = take_from_sublanes(chosen, limit, lines) end
+  put_pointers(lines)
   generation.turn_over()
   if #chosen > 0 then
     place_chosen(chosen)
@@ -261,7 +276,6 @@ local function step(limit, looks)
   elseif empty then
     old.phase = 't'
   end
-  for _, key_ in ipairs(lines.emptied) do push(moves.unlink, key_) end
   write_moves()
   for _, N in ipairs(lines) do write_line(N) end
   return #chosen, lines.looks
@@ -272,7 +286,7 @@ function generation.first_of_old(limit)
   local chosen = {}
   if not generation.holds_jobs() then return chosen end
   generation.turn_over()
-  take_from_walk(chosen, limit, {emptied = {}, looks = 2 * limit + 64})
+  take_from_walk(chosen, limit, {opened = {}, looks = 2 * limit + 64})
   generation.turn_over()
   return chosen
 end

@@ -1,13 +1,14 @@
 -- What a job holds for as long as it has not ended: the key of its singleton, and the window of its debounce.
 --   once                  HASH    job id → the names of the keys below that it is in, one a line
 --   single:<t>|<digest>   STRING  ids of the jobs that hold a singleton, at most two: one that runs and the next
---   deb:<t>|<digest>      HASH    job, req (id of the last call that it took), first (moment of the first call)
+--   deb:<t>|<digest>      HASH    job, first (moment of the first call), n (how many calls it took), r0..r7 (ids of the
+--                                 last ones, in turn)
 --   conf once             some job stands in `once`; without it no script looks for any of it
 -- The one place where jobs end is `write_moves`: it gives back what they held, and only what they hold still. A dead
 -- letter remembers its singleton (run hash, field u), which a redrive takes again.
 local once = {}
 do -- a script has 200 local names at most
-local REPLAY_MS = 60000 -- the window of a job that ended answers repeats of its last call for so long
+local REPLAY_MS = 60000 -- the window of a job that ended answers repeats of its last calls for so long
 
 -- The ids that hold a singleton.
 function once.holders(key)

@@ -1,9 +1,10 @@
 --- @include "keysets"
--- The pointer walk: which jobs run next. Read phase only: nodes change in memory, nothing is written until
--- `commit_leases`, so that `peek` is the same code without the commit. tenant = first of the walk, lane = first of the
--- tenant's lanes, job = first of the lane's queue; continuations are preferred 10 : 1 inside one lane only.
+-- The pointer walk: which jobs run next. Read phase only: nodes change in memory, nothing is written until the caller
+-- commits what was found (lease.lua, dispatching.lua), so that `peek` is the same code without the commit. tenant =
+-- first of the walk, lane = first of the tenant's lanes, job = first of the lane's queue; continuations are preferred
+-- 10 : 1 inside one lane only.
 local MAX_REPLY_BYTES = 1048576
-local is_pointer, must_drain, new_queue, head_of, new_found, pick, pick_lanes
+local is_cut, is_pointer, must_drain, new_queue, head_of, new_found, pick, pick_lanes
 do -- a script has 200 local names at most
 local lanes = {}
 local MAX_ASIDE = 16 -- sub-lanes that step aside in one call
@@ -26,11 +27,28 @@ local function lane_of(t, l)
   return L
 end
 
+local cuts
+
+-- Is all that waited of the tenant of this row being cancelled, and did it stand in line by then (cut.lua)?
+function is_cut(row)
+  if not cuts then
+    cuts = {}
+    local stored = redis.call('HGETALL', P .. 'cuts')
+    for i = 1, #stored, 2 do
+      local seq, ends = string.match(stored[i + 1], '^(%d+) (%d+)$')
+      if seq and tonumber(ends) > now then cuts[stored[i]] = tonumber(seq) end
+    end
+  end
+  return cuts[row.tenant] and tonumber(row.seq, 16) <= cuts[row.tenant]
+end
+
 function is_pointer(id) return id and string.byte(id) == 64 end -- '@': a sub-lane (keys.lua)
 
 -- (id, rank, member) of the first job that was not taken yet, and the queue that holds it: a sub-lane, or Q. Chunks
 -- double, so that a short visit reads little. A sub-lane that comes to the front is opened: from then on its head
--- stands for its pointer.
+-- stands for its pointer, until it is used up. `Q.opens` (moving.lua): {looks, opened} that pays for each one opened;
+-- when nothing is left of it, the pointer itself is answered.
+local place_open
 function head_of(Q)
   if Q.at > #Q.ids and not Q.complete then
     local found, sets = redis.call('ZRANGE', W .. Q.set, #Q.ids, #Q.ids + Q.chunk - 1, 'WITHSCORES'), {}
@@ -43,19 +61,43 @@ function head_of(Q)
     Q.chunk = math.min(Q.chunk * 2, 100)
     load_keysets(sets)
   end
-  local id, r, member, holder = Q.ids[Q.at], Q.ranks[Q.at], Q.members[Q.at], Q
-  for _, inner in ipairs(Q.open or {}) do
-    local id_, r_, member_ = head_of(inner)
-    if id_ and (not id or before(r_, member_, r, member)) then id, r, member, holder = id_, r_, member_, inner end
+  local id, r, member = Q.ids[Q.at], Q.ranks[Q.at], Q.members[Q.at]
+  local first = Q.open and Q.open[1]
+  if first and first.at ~= first.placed then -- its head was taken; that of the others stands
+    table.remove(Q.open, 1)
+    place_open(Q, first)
+    first = Q.open[1]
   end
-  if holder == Q and is_pointer(id) then
+  if first and (not id or before(first.r, first.member, r, member)) then
+    return first.ids[first.at], first.r, first.member, first
+  end
+  if is_pointer(id) and not (Q.opens and Q.opens.looks < 1) then
     local inner = new_queue(Q.set .. '|' .. id)
     inner.ks, inner.within = string.sub(id, 2), Q
-    append(Q, 'open', inner)
-    Q.at = Q.at + 1
+    if Q.opens then
+      inner.pointer, inner.pointer_r = member, r
+      push(Q.opens.opened, inner)
+      Q.opens.looks = Q.opens.looks - 1
+    end
+    Q.at, Q.open = Q.at + 1, Q.open or {}
+    place_open(Q, inner)
     return head_of(Q)
   end
-  return id, r, member, holder
+  return id, r, member, Q
+end
+
+-- Puts an open sub-lane of Q among the others, by its head; one that is used up is open no more.
+function place_open(Q, inner)
+  local id, r, member = head_of(inner)
+  if not id then return end
+  inner.r, inner.member, inner.placed = r, member, inner.at
+  local open = Q.open
+  local low, high = 1, #open + 1
+  while low < high do
+    local mid = math.floor((low + high) / 2)
+    if before(open[mid].r, open[mid].member, r, member) then low = mid + 1 else high = mid end
+  end
+  table.insert(open, low, inner)
 end
 
 local function choose(L)
@@ -171,6 +213,11 @@ local function visit(found, t, l, alone, for_minimum, left)
   local chosen, boosted = choose(L)
   local id, r, member, Q = head_of(chosen)
   if not id then return true end -- a pointer to nothing: `verify` reports it
+  local scope = scope_of(t, l)
+  if rates.write and not rates.admit(t, scope) then -- the clock was set back since it came into the walk
+    refresh(t, l, rest_of(L))
+    return false
+  end
   if Q.ks and full_key(Q.ks) then
     if #found.aside < MAX_ASIDE then
       step_aside(found, L, Q)
@@ -183,14 +230,15 @@ local function visit(found, t, l, alone, for_minimum, left)
   local text = row_text(Q, left or 0)
   local row = text and parse_row(text)
   local late = row and row.expires and row.expires <= now
+  local over = late or row and pool.cuts and is_cut(row)
   local run, wrong
-  if row and (row.state == 'h' or late) then run, wrong = read_run(id) end
+  if row and (row.state == 'h' or over) then run, wrong = read_run(id) end
   if run then read_history(run) end
   local suspect = run and run.c >= SUSPECT
   if not row or wrong or (row.state == 'h' and not run) or row.tenant ~= t or row.keys ~= Q.ks then
     push(found.broken, {id = id, t = t, l = l, set = Q.set, member = member, ks = Q.ks})
-  elseif late then
-    push(found.expired, {id = id, row = row})
+  elseif over then
+    push(found.expired, {id = id, row = row, outcome = not late and 'cancelled'})
   elseif suspect and alone ~= 'all' and not (alone and #found.jobs == 0) then
     if run.sp and must_drain(now - run.sp) then return true end
     if not run.sp then push(found.passed, id) end
@@ -200,6 +248,8 @@ local function visit(found, t, l, alone, for_minimum, left)
   else
     local ch, fs = charge(t, l, row, r, for_minimum)
     take_slots(t, l, id)
+    if scope.tenant.rule then rates.take('dt:' .. t, scope.tenant.rule) end
+    if scope.lane.rule then rates.take('dl:' .. scope.name, scope.lane.rule) end
     if Q.ks then take_key_slots(Q.ks, id, t, ch) end
     if L.qc then
       L.boost = boosted and L.boost + 1 or 0

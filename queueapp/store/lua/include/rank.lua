@@ -30,10 +30,11 @@ function rank(job, seq, ready)
 end
 
 -- The rank of a job that keeps its place: that of its lease, where the same rule gave it and no row can tell it again.
+-- Without a row: that or nil.
 function old_rank(run, row)
   local rule, r = string.match(run.r or '', '^([^|]+)|(.+)$')
   if rule and rule == pool.kept then return tonumber(r) end
-  return rank(row, tonumber(row.seq, 16), ready_of(row, run))
+  return row and rank(row, tonumber(row.seq, 16), ready_of(row, run))
 end
 
 -- Reserves n sequence numbers; the first of them.

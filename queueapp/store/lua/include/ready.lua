@@ -1,3 +1,4 @@
+--- @include "again"
 -- Ready: jobs that were dispatched and wait for a worker. ZSET ready, by the number of their dispatch (`marks`
 -- dispatched). Such a job has its run hash: s = r, ch and fs (it is charged already), ep the epoch of the term that
 -- dispatched it, dt when. Its slots are taken and travel with it, so that a lease never refuses it for a ceiling.
@@ -20,14 +21,12 @@ function leave_ready(id, row, run)
   redis.call('HSET', P .. 'run:' .. id, 'ch', '')
 end
 
--- Ready → pending, at the rank and the number of submission that it had.
+-- Ready → pending (or ingress: again.lua), at the rank and the number of submission that it had.
 function back_to_line(id, row, run)
   read_history(run)
-  redis.call('HSET', P .. 'run:' .. id, 's', 'p')
   redis.call('HDEL', P .. 'run:' .. id, 'ep', 'dt')
-  hash_holds_state(id)
   leave_ready(id, row, run)
-  to_pending(id, run.t, run.l, row.tier, old_rank(run, row), row.seq, row.keys)
+  place_again(id, row, run, {}, run.us)
   count('withdrawn')
 end
 
@@ -37,18 +36,23 @@ function pauses(t, l)
   return pool.paused or scope.tenant.paused or scope.lane.paused
 end
 
--- The first `limit` of ready: back to the line goes what is paused, and what has been there too long.
-function sweep_ready(limit)
+-- Up to `limit` of ready: back to the line goes what is paused, and what has been there too long. With `after` (how
+-- many of the first this call has leased) it ends at the first one that stays: all that follow were dispatched later,
+-- and what was paused is withdrawn when the pause comes (configure), or met at the lease.
+function sweep_ready(limit, after)
   if not pool.scheduled and not pool.leftover then return false end
-  local ids, back = redis.call('ZRANGE', P .. 'ready', 0, limit - 1), 0
+  local from, back = after or 0, 0
+  local ids = redis.call('ZRANGE', P .. 'ready', from, from + limit - 1)
   for _, id in ipairs(ids) do
-    local run = read_run(id)
-    local row = run and read_row(id)
-    if run and run.s == 'r' and row then -- what this very call leased stands here, too
-      local dispatched = tonumber(redis.call('HGET', P .. 'run:' .. id, 'dt') or 0)
-      if now - dispatched >= READY_MS or pauses(run.t, run.l) then
-        back_to_line(id, row, run)
+    local seen = redis.pcall('HMGET', P .. 'run:' .. id, 's', 't', 'l', 'dt')
+    if seen[1] == 'r' then -- what this very call leased stands here, too
+      local goes = now - (tonumber(seen[4] or 0) or 0) >= READY_MS or pauses(seen[2], seen[3] or 'main')
+      local row = goes and read_row(id)
+      if row then
+        back_to_line(id, row, read_run(id))
         back = back + 1
+      elseif after and not goes then
+        break
       end
     end
   end

@@ -37,6 +37,13 @@ local function set_child(N, c, runnable, pointer, tie)
   end
 end
 
+-- Does a limit of its own hold this scope back? Told of one with work, or where work may be that no walk knows of.
+local function is_held_back(scope, limit, work)
+  if not (work or pool.scheduled or pool.leftover or pool.old) then return false end
+  return limit.paused or (limit.max and slots_used(scope) >= limit.max)
+    or (work and limit.rule and not rates.allows(scope, limit)) or false
+end
+
 function refresh_tenant(t, limit, has_lane)
   local T = node(t)
   local pointer, tie
@@ -47,8 +54,10 @@ function refresh_tenant(t, limit, has_lane)
   if pool.ordered and T.hidden and (not pointer or before(T.hidden, T.hidden_tie, pointer, tie)) then
     pointer, tie = T.hidden, T.hidden_tie
   end
-  local runnable = (has_lane or pointer or T.hidden) and not limit.paused
-    and (not limit.max or slots_used('t:' .. t) < limit.max)
+  local work = has_lane or pointer or T.hidden
+  local held_back = is_held_back('t:' .. t, limit, work)
+  local runnable = work and not held_back
+  if held_back or pool.blocks then blocks.mark_tenant(t, held_back) end
   local root = node('')
   local inside = score(root, t)
   set_child(root, t, runnable, pointer, tie)
@@ -61,7 +70,9 @@ function refresh(t, l, head, tie)
   local scope = scope_of(t, l)
   local limit = scope.lane
   if head == nil then head, tie = lane_head(t, l) end
-  local runnable = head and not limit.paused and (not limit.max or slots_used('l:' .. scope.name) < limit.max)
+  local held_back = is_held_back('l:' .. scope.name, limit, head)
+  local runnable = head and not held_back
+  if held_back or pool.blocks then blocks.mark_lane(t, scope.name, held_back) end
   set_child(node(t), l, runnable, head, tie)
   if not head and has_tiers() then boosts[scope.name] = false end
   refresh_tenant(t, scope.tenant, runnable)

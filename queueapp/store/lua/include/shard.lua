@@ -45,7 +45,7 @@ end
 do
   local conf = redis.call('HMGET', P .. 'conf', 'schema', 'policy', 'paused', 'max', 'fill', 'unit', 'cost', 'weight',
     'tiers', 'by', 'step', 'keyed', 'floors', 'gen', 'mode', 'leftover',
-    'front', 'room', 'once', 'parks', 'old', 'moved')
+    'front', 'room', 'once', 'parks', 'old', 'moved', 'cuts', 'rated', 'blocks')
   if conf[1] and conf[1] ~= ARGV[1] and not string.find(' ' .. ARGV[1] .. ' ', ' ' .. conf[1] .. ' ', 1, true) then
     return {0, 'schema', conf[1]}
   end
@@ -63,10 +63,13 @@ do
     gen = tonumber(conf[14]) or 0,                  -- generation of the waiting work
     scheduled = conf[15] == 'scheduled',            -- a leader dispatches (ingress.lua, ready.lua), no lease walks
     leftover = conf[16] == '1',                     -- it did, and ingress or ready may still hold something
-    front = conf[17] == '1',                        -- some tenant, lane or key was given a rate or a room (front.lua)
+    front = (tonumber(conf[17]) or 0) > 0,          -- so many tenants, lanes, keys have a rate or a room (front.lua)
     room = tonumber(conf[18] or nil),               -- most waiting jobs
     once = conf[19] == '1',                         -- some job has a singleton or a debounce (once.lua)
     parks = conf[20] == '1',                        -- some job is parked (backlog.lua)
+    cuts = conf[23] == '1',                         -- all that waits of some tenant is being cancelled (cut.lua)
+    blocks = conf[25] or nil,                        -- own limits have held some work back (blocks.lua)
+    rated = conf[24] == '1',                        -- some tenant, lane or key was given a dispatch rate (rates.lua)
   }
   pool.mark = pool.gen % 2 == 1 and '~' or ''
   W = P .. pool.mark

@@ -1,3 +1,4 @@
+--- @include "rates"
 -- Configured limits, and slots in use. A slot is a membership in `slots:<scope>` scored by the lease's start; the size
 -- of the set is the number in use, so that releasing twice is a no-op and nothing can drift. Slots are kept only for
 -- scopes that have a ceiling or a guaranteed minimum; one set later applies when `configure` has back-filled its slots
@@ -5,7 +6,8 @@
 local limits, scope_cache = {}, {}
 local slots = {used = {}, add = {}}
 
-local load_limits, limit_of
+local load_limits, limit_of, scope_of
+--- @include "blocks"
 do -- a script has 200 local names at most
 local DEFAULTS = {
   t = {weight = pool.weight, paused = false, track = false},
@@ -14,11 +16,13 @@ local DEFAULTS = {
 
 local function parse_limits(field, packed)
   if not packed then return DEFAULTS[string.sub(field, 1, 1)] end
-  local weight, max, paused, min, fill = string.match(packed, '^([^|]*)|(%d*)|(1?)|(%d*)|(1?)$')
+  local weight, max, paused, min, fill, rate =
+    string.match(packed, '^([^|]*)|(%d*)|(1?)|(%d*)|(1?)|?([%d,]*)$')
   return {
     weight = tonumber(weight), paused = paused == '1', track = max ~= '' or min ~= '', fill = fill == '1',
     promised = min ~= '', -- a minimum, which may not apply yet
     max = fill ~= '1' and tonumber(max) or nil, min = fill ~= '1' and tonumber(min) or nil,
+    rule = rate ~= '' and rates.rule(rate, 'd' .. field) or nil,
   }
 end
 
@@ -28,14 +32,17 @@ function load_limits(fields)
     local last = math.min(first + 3999, #fields)
     local packed = redis.call('HMGET', P .. 'limits', unpack(fields, first, last))
     for i = first, last do limits[fields[i]] = parse_limits(fields[i], packed[i - first + 1]) end
+    if pool.blocks then blocks.load({unpack(fields, first, last)}, packed) end
   end
 end
 
 function limit_of(field)
   local found = limits[field]
   if not found then
-    found = parse_limits(field, redis.call('HGET', P .. 'limits', field))
+    local packed = redis.call('HGET', P .. 'limits', field)
+    found = parse_limits(field, packed)
     limits[field] = found
+    if pool.blocks then blocks.load({field}, {packed}) end
   end
   return found
 end
@@ -56,7 +63,7 @@ end
 
 -- What is configured for (tenant, lane), looked up once a call: name, the limits of both, and the scopes that count
 -- slots.
-local function scope_of(t, l)
+function scope_of(t, l)
   local by_lane = scope_cache[t]
   if not by_lane then
     by_lane = {}

@@ -73,6 +73,23 @@ local function tell_rates(row)
   tell('rates', told)
 end
 
+-- The dispatch rates of a job that let it not start now: `tenant`, `lane` or the digest of a key, the rate as in
+-- `limits`, and when there is a token.
+local function tell_tokens(row)
+  local scope, told = scope_of(row.tenant, row.lane), {}
+  local function tell_one(name, scope_, rule)
+    if not rule or rates.free(scope_, rule) >= 1 then return end
+    push(told, {name, string.format('%.0f,%.0f,%.0f', rule.rate, rule.period, rule.burst), rates.moment(scope_, rule)})
+  end
+  tell_one('tenant', 'dt:' .. row.tenant, scope.tenant.rule)
+  tell_one('lane', 'dl:' .. scope.name, scope.lane.rule)
+  for _, key in ipairs(row.keys and keyset(row.keys) or {}) do
+    local _, rule = limit_of_key(key)
+    tell_one(key.digest, 'dk:' .. key.digest .. '|' .. key.pattern, rule)
+  end
+  if #told > 0 then tell('tokens', told) end
+end
+
 -- The concurrency keys of a job, each with the limit in force ('' = none) and, when it is full, some who hold its
 -- slots. Whether the sub-lane in which it stands is parked is told with its place.
 local function tell_keys(ks, most)
@@ -135,11 +152,12 @@ local function plain_before(queue, r, member)
   return math.max(0, total - sets), took + 1, sets == 0
 end
 
--- How many of so many jobs the ceiling of a tenant or lane lets start before it: what is free now, but all of those
--- that share the ceiling with it (`own`). And whether the ceiling changes nothing.
+-- How many of so many jobs the ceiling and the dispatch rate of a tenant or lane let start before it: what is free now,
+-- but all of those that share them with it (`own`). And whether they change nothing.
 local function let_through(number, field, own)
   local limit, wanted = limit_of(field), number + (own and 1 or 0)
   local free = limit.max and wanted > 0 and math.max(0, limit.max - slots_used(field)) or wanted
+  if limit.rule and wanted > 0 then free = math.min(free, rates.free('d' .. field, limit.rule)) end
   if free >= wanted then return number, true end
   return own and number or free, false
 end
@@ -177,6 +195,7 @@ local function walked_before(id, t, want)
   pool.paused, pool.max = false, nil
   local whole, found = pcall(pick, want, false)
   slots.used = {} -- back to what is stored
+  if rates.write then rates.open() end
   if not whole then return nil end
   local passed = found.more or found.held_up
   for i, job in ipairs(found.jobs) do

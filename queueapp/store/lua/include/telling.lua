@@ -26,11 +26,47 @@ function mirror_row(t, l, S, tie)
   }
 end
 
+-- `score` (node.lua) of many children, as far as it is not known.
+local function load_scores(N, children)
+  local unknown, members = {}, {}
+  for _, c in ipairs(children) do
+    if N.S[c] == nil then push(unknown, c) end
+  end
+  if #unknown == 0 then return end
+  local ties = pool.ties and redis.call('HMGET', N.heads, unpack(unknown)) or {}
+  for i, c in ipairs(unknown) do members[i] = (ties[i] or '') .. c end
+  local found = redis.call('ZMSCORE', N.walk, unpack(members))
+  for i, c in ipairs(unknown) do
+    local tie = not pool.ties and '' or ties[i]
+    local S = tie and tonumber(found[i] or nil) or false
+    N.S[c], N.tie[c], N.stored[c] = S, tie, S and tie
+  end
+end
+
+-- Reads what `mirror_row` asks of many names: limits in one command, places in two for each node.
+local function load_rows(names)
+  local fields, seen, children = {}, {}, {[''] = {}}
+  for _, name in ipairs(names) do
+    local t, l = string.match(name, '^([^|]+)|(.*)$')
+    if not seen[t] then push(fields, 't:' .. t) end
+    seen[t] = true
+    if l == '' then
+      push(children[''], t)
+    else
+      push(fields, 'l:' .. name)
+      append(children, t, l)
+    end
+  end
+  load_limits(fields)
+  for t, list in pairs(children) do load_scores(node(t), list) end
+end
+
 -- What changed and what was corrected since this was last told, each at most once.
 function tell_changes()
   local rows, corrected = {}, {}
   if not pool.mirrored then return rows, corrected end
   local names = redis.call('ZRANGE', P .. 'entered', 0, TOLD_MOST - 1)
+  if #names > 0 then load_rows(names) end
   for i, name in ipairs(names) do
     local t, l = string.match(name, '^([^|]+)|(.*)$')
     rows[i] = mirror_row(t, l)

@@ -59,13 +59,15 @@ local function sooner(a, b)
   return before(a.r, a.member, b.r, b.member)
 end
 
--- The first waiter whose limit has room when `woken` more run: its member, rank r and turn; or nil.
+-- The first waiter whose limit has room when `woken` more run: its member, rank r and turn; or nil. And when the rate
+-- lets one start that it holds back now, or nil.
 function waiters.first(digest, woken)
-  local outer, used, best = W .. 'blocked:' .. digest, nil, nil
+  local outer, best, later = W .. 'blocked:' .. digest, nil, nil
   for _, class in ipairs(redis.call('ZRANGE', outer, 0, LIMITS_LOOKED_AT - 1, 'REV')) do
     local limit, pattern = string.match(class, '^(%d+)|(.*)$')
-    used = used or slots_used('k:' .. digest) + woken
-    if used < limit_of_key({limit = tonumber(limit), pattern = pattern}) then
+    local room, moment = room_of_key({digest = digest, limit = tonumber(limit), pattern = pattern}, woken)
+    if moment then later = math.min(later or moment, moment) end
+    if room > woken then
       local group = redis.call('ZRANGE', outer .. '|' .. class, 0, 0, 'WITHSCORES')
       local head = redis.call('ZRANGE', outer .. '|' .. class .. '|' .. (group[1] or ''), 0, 0, 'WITHSCORES')
       local found = head[1] and {
@@ -74,7 +76,7 @@ function waiters.first(digest, woken)
       if found and (not best or sooner(found, best)) then best = found end
     end
   end
-  return best
+  return best, later
 end
 
 -- A waiter with this turn is woken: whoever comes from now on is not before it.

@@ -47,10 +47,13 @@ local function wake_if_earlier(set, due)
   end
 end
 
--- Milliseconds until a scheduled, parked or expiring job becomes due, or a key with waiters is looked at; -1 = none.
+-- Milliseconds until a scheduled, parked or expiring job becomes due, a tenant or lane has a token again, or a key with
+-- waiters is looked at; -1 = none.
 local function next_due()
-  local due = nil
-  for _, set in ipairs({'scheduled', 'expiring', pool.parks and 'backlog' or nil}) do
+  local due, sets = nil, {'scheduled', 'expiring'}
+  if pool.parks then push(sets, 'backlog') end
+  if pool.rated then push(sets, 'timers') end
+  for _, set in ipairs(sets) do
     local head = redis.call('ZRANGE', P .. set, 0, 0, 'WITHSCORES')
     if head[1] then due = math.min(due or tonumber(head[2]), tonumber(head[2])) end
   end

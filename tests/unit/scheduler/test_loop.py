@@ -1,190 +1,26 @@
-"""Leadership by an injected clock, the scheduler's loop with duties that fail, and how often duties come."""
+"""The scheduler's loop with duties that fail, and how often duties come."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
 
-from queueapp.errors import Fenced, LeaseHeld, StoreError, StoreMisconfigured, StoreUnavailable
+from queueapp.errors import DuctorError, StoreError, StoreMisconfigured, StoreUnavailable
 from queueapp.outage import Outage
 from queueapp.scheduler.duties import Pace
 from queueapp.scheduler.duties.backlog import Backlog
 from queueapp.scheduler.duties.promotion import Promotion
 from queueapp.scheduler.duties.reranking import Reranking
-from queueapp.scheduler.leadership import Leadership
 from queueapp.scheduler.loop import Scheduler
-from queueapp.store.leader_records import Reranked, Term
-from queueapp.store.records import Moved
+from queueapp.store.leader_records import Reranked
+from queueapp.store.records import Departed, Moved
 from tests.clock import Clock
-
-
-class FakeLead:
-    """The lease of one shard on the clock of the test; a call may take its time, or be lost."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self.nonce = ""
-        self.until = 0.0
-        self.epoch = 0
-        self.takes_s = 0.0
-        self.away = False
-        self.lose_replies = 0
-        self.granted: list[str] = []
-
-    def lead_acquire(self, owner: str, nonce: str, ttl_ms: int) -> Term:
-        self._reach()
-        if nonce != self.nonce:
-            if self.nonce and self.clock() < self.until:
-                raise LeaseHeld
-            self.epoch += 1
-            self.nonce = nonce
-            self.granted.append(nonce)
-        return self._grant(ttl_ms)
-
-    def lead_renew(self, nonce: str, ttl_ms: int) -> Term:
-        self._reach()
-        if nonce != self.nonce:
-            raise Fenced
-        return self._grant(ttl_ms)
-
-    def lead_release(self, nonce: str) -> bool:
-        self._reach()
-        released = nonce == self.nonce
-        if released:
-            self.nonce = ""
-        return released
-
-    def _grant(self, ttl_ms: int) -> Term:
-        self.until = self.clock() + ttl_ms / 1000
-        self.clock.now += self.takes_s
-        if self.lose_replies:
-            self.lose_replies -= 1
-            raise StoreUnavailable("the reply was lost")
-        return Term(epoch=self.epoch, nonce=self.nonce, ttl_ms=ttl_ms)
-
-    def _reach(self) -> None:
-        if self.away:
-            raise StoreUnavailable("away")
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def lead(clock: Clock) -> FakeLead:
-    return FakeLead(clock)
-
-
-def candidate(lead: FakeLead, clock: Clock, name: str) -> Leadership:
-    numbers = iter(range(100))
-    return Leadership(
-        "default",
-        lead,
-        name,
-        ttl_ms=5000,
-        renew_ms=1666,
-        retry_ms=1000,
-        clock=clock,
-        nonce=lambda: f"{name}-{next(numbers)}",
-    )
-
-
-def leads(leadership: Leadership) -> bool:
-    return leadership.term is not None
-
-
-def test_a_free_lease_is_taken_and_renewed_three_times_in_its_length(lead: FakeLead, clock: Clock) -> None:
-    one = candidate(lead, clock, "one")
-    assert not leads(one)
-    one.tick()
-    assert leads(one)
-    assert one.next_at == pytest.approx(clock.now + 1.666)
-    for _ in range(10):
-        clock.now = one.next_at
-        one.tick()
-        assert leads(one)
-    assert lead.granted == ["one-0"], "all of it is one term"
-
-
-def test_a_standby_tries_again_and_follows(lead: FakeLead, clock: Clock) -> None:
-    one, two = candidate(lead, clock, "one"), candidate(lead, clock, "two")
-    one.tick()
-    two.tick()
-    assert not leads(two)
-    assert clock.now + 0.9 <= two.next_at <= clock.now + 1.1
-    clock.now += 5.01
-    two.tick()
-    assert leads(two)
-    assert not leads(one), "its trust window ended before the lease did"
-
-
-def test_trust_counts_from_before_the_call_was_sent(lead: FakeLead, clock: Clock) -> None:
-    """A reply that took 4 s says nothing about the last second of the lease."""
-    one = candidate(lead, clock, "one")
-    lead.takes_s = 4.0
-    one.tick()
-    assert leads(one)
-    clock.now += 0.6  # 4.6 s after it was sent, of which 4.5 are trusted
-    assert not leads(one)
-    assert clock.now < lead.until + 4.0
-
-
-def test_a_fenced_leader_steps_down_at_once_and_comes_back_as_another_term(lead: FakeLead, clock: Clock) -> None:
-    one, two = candidate(lead, clock, "one"), candidate(lead, clock, "two")
-    one.tick()
-    clock.now += 6
-    two.tick()
-    one.tick()
-    assert not leads(one)
-    clock.now += 6
-    one.tick()
-    assert leads(one)
-    assert lead.granted == ["one-0", "two-0", "one-1"]
-
-
-def test_a_cut_off_leader_stops_by_itself_and_renews_when_nobody_took_it(lead: FakeLead, clock: Clock) -> None:
-    one = candidate(lead, clock, "one")
-    one.tick()
-    lead.away = True
-    clock.now += 2
-    with pytest.raises(StoreUnavailable):
-        one.tick()
-    assert leads(one)
-    clock.now += 3
-    assert not leads(one)
-    lead.away = False
-    one.tick()
-    assert leads(one)
-    assert lead.granted == ["one-0"]
-
-
-def test_a_grant_whose_reply_was_lost_is_the_same_term(lead: FakeLead, clock: Clock) -> None:
-    one = candidate(lead, clock, "one")
-    lead.lose_replies = 1
-    with pytest.raises(StoreUnavailable):
-        one.tick()
-    assert not leads(one)
-    one.tick()
-    assert leads(one)
-    assert lead.granted == ["one-0"]
-
-
-def test_release(lead: FakeLead, clock: Clock) -> None:
-    one, two = candidate(lead, clock, "one"), candidate(lead, clock, "two")
-    one.tick()
-    one.release()
-    assert not leads(one)
-    two.tick()
-    assert leads(two)
-    one.release()
-    assert lead.nonce == "two-0", "a second release takes nothing from anybody"
+from tests.unit.scheduler.leases import FakeLead
 
 
 class Duties(FakeLead):
@@ -211,6 +47,12 @@ class Duties(FakeLead):
 
     def rerank(self, most: int = 250) -> Reranked:
         return Reranked(moved=0, gone=0, total=0, more=False)
+
+    def departed(self, most: int = 250) -> list[Departed]:
+        return []
+
+    def arrived(self, ids: Sequence[str]) -> list[str]:
+        return []
 
     def trim(self, **options: int) -> bool:
         self._count("trimmed")
@@ -397,6 +239,9 @@ def test_a_duty_that_the_store_refuses_holds_up_no_other(lead: FakeLead, caplog:
         def rerank(self, most: int = 250) -> Reranked:
             return Reranked(moved=0, gone=0, total=0, more=False)
 
+        def departed(self, most: int = 250) -> list[Departed]:
+            return []
+
         def trim(self, *args: object, **options: object) -> bool:
             return False
 
@@ -442,3 +287,29 @@ def test_a_renamed_pool_is_led_under_its_new_name_alone(lead: FakeLead, monkeypa
         thread.join(30)
     assert len(stores["mail"].granted) == 2
     assert stores["mail"].nonce == ""
+
+
+def test_a_scheduler_whose_thread_broke_gives_its_leases_up_and_ends(lead: FakeLead, clock: Clock) -> None:
+    """Who went on renewing them would keep every other scheduler from leading."""
+
+    class Broken:
+        broken = False
+        turned_at = 0.0
+
+        def start(self) -> None: ...
+
+        def add(self, *_: Any) -> None: ...
+
+        def notice(self) -> None:
+            self.broken = True
+
+        def let_go(self, pool: str) -> None: ...
+
+        def stop(self) -> None: ...
+
+    store = Duties()
+    scheduler = Scheduler("me", lambda: ["mail"], lambda _: cast(Any, store), leading=cast(Any, Broken()))
+    with pytest.raises(DuctorError, match="thread that leads has ended"):
+        scheduler.run()
+    assert store.granted
+    assert not store.nonce, "given up"

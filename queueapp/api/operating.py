@@ -1,0 +1,178 @@
+"""Pause, resume, drain and obliterate: pools, for who may speak for every tenant; tenants, for who may speak for them.
+
+All of it needs the permission `queueapp.operate_pool`. For whoever may speak for some tenants only, a pool is nothing
+that could be paused: 404, as for what does not exist. The work is that of the terminal and the admin.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+from rest_framework import status
+from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from queueapp import sync
+from queueapp.api import faults, operator_shapes
+from queueapp.api.grants import ALL
+from queueapp.api.requests import Obliterate, PauseTenant
+from queueapp.api.schema import operation
+from queueapp.api.view import DuctorView
+from queueapp.errors import StillRunning, UnknownPool
+from queueapp.inspection.draining import left, pause
+from queueapp.inspection.obliteration import obliterate
+from queueapp.names import TENANT_FORM
+
+OPERATE = "queueapp.operate_pool"
+MOST_S = 20.0
+"""How long one request removes jobs."""
+POOL = {"pool_name": _("Name of the pool.")}
+TENANT = {"tenant_key": _("The tenant's id.")}
+
+
+class OperatingView(DuctorView):
+    """For operators."""
+
+    def check_permissions(self, request: Request) -> None:
+        super().check_permissions(request)
+        if not self.allowed(OPERATE):
+            raise PermissionDenied(
+                _("This needs the permission %(permission)s.") % {"permission": OPERATE}, code="permission"
+            )
+
+    def whole_pool(self, name: str) -> str:
+        """A pool that is known here, for who may speak for every tenant. 404 for everybody and everything else."""
+        if self.tenants is not ALL:
+            raise faults.not_found()
+        try:
+            return self.pool(name)
+        except UnknownPool:
+            raise faults.not_found() from None
+
+    def paused(self, found: sync.Paused, pool: str, tenant: str = "", lane: str = "") -> Response:
+        return Response(
+            {
+                "pool": pool,
+                "tenant": tenant or None,
+                "lane": lane or None,
+                "paused": found.paused,
+                "changed": found.changed,
+                "in_force": found.in_force,
+            }
+        )
+
+    def tenant_of_pool(self, tenant_key: str) -> tuple[str, str]:
+        """(pool, lane) that the request names, once the tenant is one's own."""
+        if tenant_key not in self.tenants or not TENANT_FORM.fullmatch(tenant_key):
+            raise faults.not_found()
+        asked = PauseTenant(data=self.request.data)
+        asked.is_valid(raise_exception=True)
+        return self.pool(asked.validated_data["pool"]), asked.validated_data.get("lane", "")
+
+
+class PausePoolView(OperatingView):
+    """`POST pools/{name}/pause/`."""
+
+    @operation("ductor_pools_pause", _("Pause a pool"), path=POOL, answers={200: operator_shapes.Paused}, faults=(404,))
+    def post(self, request: Request, pool_name: str, **kwargs: Any) -> Response:
+        pool = self.whole_pool(pool_name)
+        return self.paused(sync.pause(pool), pool)
+
+
+class ResumePoolView(OperatingView):
+    """`POST pools/{name}/resume/`."""
+
+    @operation(
+        "ductor_pools_resume", _("Resume a pool"), path=POOL, answers={200: operator_shapes.Paused}, faults=(404,)
+    )
+    def post(self, request: Request, pool_name: str, **kwargs: Any) -> Response:
+        pool = self.whole_pool(pool_name)
+        return self.paused(sync.resume(pool), pool)
+
+
+class DrainPoolView(OperatingView):
+    """`POST pools/{name}/drain/`: 202 while something runs, 200 when nothing does any more."""
+
+    @operation(
+        "ductor_pools_drain",
+        _("Drain a pool"),
+        path=POOL,
+        answers={200: operator_shapes.Draining, 202: operator_shapes.Draining},
+        faults=(404,),
+        description=_("Pauses it and says what still runs, without waiting: ask again until nothing does."),
+    )
+    def post(self, request: Request, pool_name: str, **kwargs: Any) -> Response:
+        pool = self.whole_pool(pool_name)
+        pause(pool)
+        found = left(pool)
+        return Response(
+            {"pool": pool, "paused": True, "running": found.running, "waiting": found.waiting},
+            status=status.HTTP_202_ACCEPTED if found.running else status.HTTP_200_OK,
+        )
+
+
+class ObliteratePoolView(OperatingView):
+    """`POST pools/{name}/obliterate/`: 202 while something is left."""
+
+    @operation(
+        "ductor_pools_obliterate",
+        _("Remove every job of a pool"),
+        path=POOL,
+        request=Obliterate,
+        answers={200: operator_shapes.Obliterated, 202: operator_shapes.Obliterated},
+        faults=(400, 404, 409, 413, 415),
+        description=_("For good, in whatever state; what is configured stays. While jobs run it must be forced."),
+    )
+    def post(self, request: Request, pool_name: str, **kwargs: Any) -> Response:
+        pool = self.whole_pool(pool_name)
+        asked = Obliterate(data=request.data)
+        asked.is_valid(raise_exception=True)
+        if asked.validated_data["name"] != pool:
+            raise ValidationError({"name": [_("This is not the name of the pool. Nothing was changed.")]})
+        try:
+            done = obliterate(pool, force=asked.validated_data["force"], most_s=MOST_S)
+        except StillRunning as error:
+            raise faults.Refused(
+                status.HTTP_409_CONFLICT,
+                error.code,
+                gettext("Jobs of the pool run. Drain it first, or force it. Nothing was changed."),
+            ) from None
+        return Response(
+            {"pool": pool, "jobs": done.jobs, "done": done.done},
+            status=status.HTTP_200_OK if done.done else status.HTTP_202_ACCEPTED,
+        )
+
+
+class PauseTenantView(OperatingView):
+    """`POST tenants/{key}/pause/`."""
+
+    @operation(
+        "ductor_tenants_pause",
+        _("Pause a tenant, or a lane of it, in a pool"),
+        path=TENANT,
+        request=PauseTenant,
+        answers={200: operator_shapes.Paused},
+        faults=(400, 404, 413, 415),
+    )
+    def post(self, request: Request, tenant_key: str, **kwargs: Any) -> Response:
+        pool, lane = self.tenant_of_pool(tenant_key)
+        return self.paused(sync.pause(pool, tenant=tenant_key, lane=lane), pool, tenant_key, lane)
+
+
+class ResumeTenantView(OperatingView):
+    """`POST tenants/{key}/resume/`."""
+
+    @operation(
+        "ductor_tenants_resume",
+        _("Resume a tenant, or a lane of it, in a pool"),
+        path=TENANT,
+        request=PauseTenant,
+        answers={200: operator_shapes.Paused},
+        faults=(400, 404, 413, 415),
+    )
+    def post(self, request: Request, tenant_key: str, **kwargs: Any) -> Response:
+        pool, lane = self.tenant_of_pool(tenant_key)
+        return self.paused(sync.resume(pool, tenant=tenant_key, lane=lane), pool, tenant_key, lane)

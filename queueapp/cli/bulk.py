@@ -1,0 +1,143 @@
+"""How a verb of the terminal acts on many jobs: count, ask, act with a bar, say what became of them.
+
+Called by `dlq retry`, `dlq discard` and `cancel`; the work is `queueapp.inspection.bulk`. With `--yes` nobody is asked,
+so that another number of jobs than was counted ends the command; else it is asked for anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from django.core.management.base import CommandError
+
+from queueapp.cli.console import Console
+from queueapp.errors import CountChanged
+from queueapp.inspection.actions import Done
+from queueapp.inspection.pools import all_pools, require
+from queueapp.inspection.selection import Count, Selection, count
+
+
+class Doing(Protocol):
+    """`bulk.cancel_many`, `retry_many` or `discard_many`, with whatever of the verb's own is bound already."""
+
+    def __call__(
+        self,
+        asked: Selection | Sequence[str],
+        *,
+        by: str = "",
+        note: str = "",
+        expected: int | None = None,
+        progress: Callable[[Done], None] | None = None,
+    ) -> Done: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """What is done, in words, and to what."""
+
+    name: str
+    what: str
+    """`dead letter`, `job`."""
+    do: Doing
+
+
+def act_on_ids(verb: Verb, options: Mapping[str, Any], console: Console) -> str:
+    """Exactly these jobs."""
+    ids: Sequence[str] = options["ids"]
+    asked = f"{verb.name} {_counted(len(ids), verb.what)}"
+    if options["dry_run"]:
+        return f"Would {asked}. Nothing was changed."
+    if not (options["yes"] or console.confirm(f"{asked.capitalize()}?")):
+        return "Nothing was changed."
+    done = verb.do(ids, by=console.user, note=options["note"])
+    if set(done.counts) == {"gone"}:
+        raise CommandError(f"No job is called {', '.join(map(repr, ids))}; `ductor jobs` and `dlq list` show the ids.")
+    return done.summary()
+
+
+def act(verb: Verb, selections: Sequence[Selection], options: Mapping[str, Any], console: Console) -> str:
+    """All that match, pool by pool, as they stood when it began."""
+    counted = _count([selection.fixed() for selection in selections], console)
+    if not counted:
+        return f"No {verb.what} matches."
+    total = sum(found.number for _, found in counted)
+    asked = f"{verb.name} {_words(verb, counted)}"
+    if options["dry_run"]:
+        return f"Would {asked}. Nothing was changed."
+    if not (options["yes"] or console.confirm(f"{asked[0].upper()}{asked[1:]}?")):
+        return "Nothing was changed."
+    done = Done()
+    with console.bar(total, verb.what + "s") as bar:
+        try:
+            for selection, found in counted:
+                before = done
+
+                def told(so_far: Done, before: Done = before) -> None:
+                    nonlocal done
+                    done = before + so_far
+                    bar.at(sum(done.counts.values()), done.summary())
+
+                done = before + _one(verb, selection, found.number, options, console, told)
+                if done.fault:
+                    break
+        except KeyboardInterrupt:
+            raise CommandError(
+                f"Interrupted: {done.summary()} The others are as they were; say the same again to go on."
+            ) from None
+    return done.summary()
+
+
+def _one(
+    verb: Verb,
+    selection: Selection,
+    number: int,
+    options: Mapping[str, Any],
+    console: Console,
+    told: Callable[[Done], None],
+) -> Done:
+    while True:
+        try:
+            return verb.do(selection, by=console.user, note=options["note"], expected=number, progress=told)
+        except CountChanged as error:
+            if options["yes"]:
+                raise
+            if not console.confirm(f"{error} {verb.name.capitalize()} these {error.number:,} of {selection.pool}?"):
+                return Done()
+            number = error.number
+
+
+def _count(selections: Sequence[Selection], console: Console) -> list[tuple[Selection, Count]]:
+    found = [(selection, count(selection)) for selection in selections]
+    return [(selection, counted) for selection, counted in found if counted.number]
+
+
+def _words(verb: Verb, counted: Sequence[tuple[Selection, Count]]) -> str:
+    total = sum(found.number for _, found in counted)
+    least = "" if all(found.exact for _, found in counted) else "at least "
+    states: dict[str, int] = {}
+    for _, found in counted:
+        for state, number in found.by_state.items():
+            states[state.value] = states.get(state.value, 0) + number
+    parts = [f"{number:,} {state}" for state, number in states.items() if number]
+    by_state = f" ({', '.join(parts)})" if list(states) != ["dead"] else ""
+    return f"{least}{_counted(total, verb.what)} of {', '.join(selection.pool for selection, _ in counted)}{by_state}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def pools(named: str) -> list[str]:
+    """The pool of this name, or every pool; refuses one that is not known."""
+    known = all_pools()
+    require([named] if named else [], known)
+    return [named] if named else known
+
+
+def asking_options(parser: Any) -> None:
+    """`--dry-run`, `--note`, `--yes`."""
+    parser.add_argument("--dry-run", action="store_true", help="only say how many there are")
+    parser.add_argument("--note", default="", help="why; kept with who did it")
+    parser.add_argument("--yes", action="store_true", help="do not ask")

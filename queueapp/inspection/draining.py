@@ -1,0 +1,76 @@
+"""Waiting until a pool is quiet: nothing runs, or nothing waits either. Called by every skin; it changes nothing itself
+but the pause that it begins or ends with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from queueapp import sync
+from queueapp.errors import StoreUnavailable
+from queueapp.inspection.jobs import JobView, list_jobs
+from queueapp.store import shards
+
+LOOK_S = 0.5
+NAMED = 5
+"""How many of the jobs that still run are named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What a pool still has."""
+
+    pool: str
+    running: int
+    waiting: int
+    jobs: tuple[JobView, ...] = ()
+    """Some of those that run, those whose lease ends first."""
+    drained: bool = False
+    """As was wanted, and paused; False: the time was over first."""
+
+
+def left(pool: str) -> Left:
+    """How many jobs run and wait, in one round trip, and one more where some run."""
+    running, waiting = shards.reads(pool).running_and_waiting()
+    jobs = list_jobs(pool, "active", count=NAMED).jobs if running else ()
+    return Left(pool=pool, running=running, waiting=waiting, jobs=jobs)
+
+
+def drain(
+    pool: str,
+    *,
+    until_empty: bool = False,
+    timeout_s: float | None = None,
+    progress: Callable[[Left], None] = lambda _: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Left:
+    """Pauses the pool and waits until nothing runs. What waits stays, and `sync.resume` lets it go on.
+
+    `until_empty`: leaves it at work until nothing waits and nothing runs, and pauses it then. Where `timeout_s` is over
+    first, the pool stays as it is: paused without `until_empty`, else at work.
+    """
+    ends_at = None if timeout_s is None else time.monotonic() + timeout_s
+    if not until_empty:
+        pause(pool)
+    while True:
+        found = left(pool)
+        if until_empty and not found.running and not found.waiting:
+            pause(pool)
+            return drain(pool, timeout_s=timeout_s, progress=progress, sleep=sleep)  # what came in between may run
+        if not found.running and not until_empty:
+            return replace(found, drained=True)
+        if ends_at is not None and time.monotonic() >= ends_at:
+            return found
+        progress(found)
+        sleep(LOOK_S if ends_at is None else max(0.0, min(LOOK_S, ends_at - time.monotonic())))
+
+
+def pause(pool: str) -> None:
+    """Raises StoreUnavailable when that is not in force at once: nobody could say then that nothing more starts."""
+    if not sync.pause(pool).in_force:
+        raise StoreUnavailable(
+            f"The pool {pool!r} is saved as paused, and the store did not take it yet: jobs may still start. Say "
+            "`manage.py ductor sync`, or try again."
+        )

@@ -1,0 +1,97 @@
+#!lua
+-- arrive: new → pending, scheduled, ingress, from another pool
+--
+-- KEYS: prefix
+-- ARGV: schema clock_ms
+-- Groups: jobs(id packed)
+-- Refusals: schema
+-- Events: stats arrived; wake w, t; wake:leader i
+-- The second of three steps (depart.lua). The job comes with its own moment of submission, budgets, errors and what its
+-- runs saved, and takes a new place in line; what was parked or scheduled waits for its moment. No front door: an
+-- operator wants it here. A repeat finds it. Answers arrived or exists per job.
+--- @include "shard"
+--- @include "clock"
+--- @include "row"
+--- @include "slots"
+--- @include "node"
+--- @include "charge"
+--- @include "rank"
+--- @include "refresh"
+--- @include "wake"
+--- @include "move"
+--- @include "due"
+tick()
+next_argument = 4
+local words, fresh, numbers = {}, {}, {}
+for i, j in ipairs(next_group(tonumber(ARGV[3]), 2)) do
+  local id = j[1]
+  words[i] = 'exists'
+  if redis.call('EXISTS', P .. 'job:' .. id, P .. 'run:' .. id) == 0 then
+    words[i] = 'arrived'
+    push(fresh, {id = id, packed = cmsgpack.unpack(j[2])})
+  end
+end
+
+local function number_of(task)
+  if not numbers[task] then
+    local number = redis.call('HGET', P .. 'tasks', task)
+    if not number then
+      number = redis.call('HLEN', P .. 'tasks') + 1
+      redis.call('HSET', P .. 'tasks', task, number)
+      redis.call('HSET', P .. 'names', number, task)
+    end
+    numbers[task] = tostring(number)
+  end
+  return numbers[task]
+end
+
+-- What its runs left behind.
+local function unpack_history(id, p)
+  if #p.records > 0 then redis.call('RPUSH', P .. 'errors:' .. id, unpack(p.records)) end
+  if #p.data > 0 then redis.call('HSET', P .. 'data:' .. id, unpack(p.data)) end
+  if p.checkpoint then redis.call('SET', P .. 'checkpoint:' .. id, p.checkpoint) end
+end
+
+-- Its row with the numbers of this shard, and the text of it.
+local function row_here(p, seq)
+  local row, whole = p.row, function(n) return string.format('%.0f', n) end
+  row.task, row.stood, row.seq = number_of(p.task), nil, hex(seq)
+  row.keys = p.keys ~= '' and new_keys(p.keys) or nil
+  row.submitted = tonumber(row.submitted)
+  local text = build_row('h', seq, {
+    due = row.delay and row.submitted + row.delay, tenant = row.tenant, lane = row.lane, priority = whole(row.priority),
+    tier = row.tier == 'c' and 'continue' or '', cost = row.cost and string.format('%.17g', row.cost) or '0',
+    max_attempts = whole(row.max_attempts), max_crashes = whole(row.max_crashes), expires = row.expires,
+    deadline_ms = row.deadline and whole(row.deadline) or '0', keys = row.keys, fingerprint = row.fingerprint,
+    payload = p.payload,
+  }, row.submitted, row.task)
+  row.submitted = whole(row.submitted)
+  return row, text
+end
+
+local seq = #fresh > 0 and take_seq(#fresh)
+if #fresh > 0 then stamp_schema() end
+for i, job in ipairs(fresh) do
+  local id, p = job.id, job.packed
+  local waits = p.due > now
+  local row, text = row_here(p, waits and 0 or seq + i - 1)
+  redis.call('SET', P .. 'job:' .. id, text)
+  redis.call('HSET', P .. 'run:' .. id, 's', waits and 's' or 'p', 'a', p.attempts, 'e', p.errors, 'c', p.crashes,
+    'f', p.forgiven, 'rd', math.max(p.due, now), unpack(identity(row)))
+  unpack_history(id, p)
+  if row.tier == 'c' and not pool.tiers then
+    redis.call('HSET', P .. 'conf', 'tiers', 1)
+    pool.tiers = true
+  end
+  if not row.cost then push(reach, row.tenant) end
+  to_expiring(row, id)
+  if waits then
+    to_scheduled(id, p.due)
+  else
+    place_anew(id, row, read_history(read_run(id)), seq + i - 1, now)
+  end
+  count_waiting(row.tenant, 1)
+  count('arrived')
+end
+if #fresh > 0 then close() end
+return {1, words}

@@ -1,0 +1,48 @@
+#!lua flags=allow-oom
+-- depart: pending, scheduled, backlog, ingress, ready → moving
+--
+-- KEYS: prefix
+-- ARGV: schema clock_ms to
+-- Groups: jobs(id)
+-- Refusals: schema
+-- Events: none
+-- The first of three steps to another pool (`to`, its code and shard): from here on nobody runs the job here, and all
+-- that `arrive` needs there stays until `arrived` says that it has come. Whoever dies in between leaves the job in
+-- `moving`, where every scheduler finds it. A job with a singleton or a debounce stays: the key is this pool's.
+-- Answers one word per id: moving (now or before), held (it has such a key), active, already (it has ended or is dead),
+-- gone.
+--- @include "shard"
+--- @include "clock"
+--- @include "row"
+--- @include "slots"
+--- @include "node"
+--- @include "charge"
+--- @include "rank"
+--- @include "refresh"
+--- @include "wake"
+--- @include "move"
+--- @include "due"
+tick()
+next_argument = 5
+local words, left = {}, {}
+for i, j in ipairs(next_group(tonumber(ARGV[4]), 1)) do
+  local id, word = j[1], 'gone'
+  local row, state, run = waiting_row(id)
+  if WAITING[state] and not left[id] then
+    if pool.once and redis.call('HEXISTS', P .. 'once', id) == 1 then
+      word = 'held'
+    else
+      leave_waiting(id, row, state, run)
+      redis.call('HSET', P .. 'run:' .. id, 's', 'm', 'mv', ARGV[3], unpack(not run and identity(row) or {}))
+      hash_holds_state(id)
+      append(moves.add, 'moving', now, id)
+      left[id], word = true, 'moving'
+    end
+  else
+    run = run or read_run(id)
+    if run then word = run.s == 'a' and 'active' or (run.s == 'm' or left[id]) and 'moving' or 'already' end
+  end
+  words[i] = word
+end
+close()
+return {1, words}

@@ -1,0 +1,141 @@
+"""All that match: counted, acted on, asked for again when the number changed; nobody else's, and no hidden task's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from queueapp.api.view import DuctorView
+from queueapp.store import shards
+from tests.unit.api import host
+from tests.unit.api.host import everything, job_in, state_of
+
+pytestmark = [pytest.mark.urls("tests.unit.api.host"), pytest.mark.django_db]
+
+CANCEL = "jobs/cancel-matching/"
+RETRY = "dead-letters/retry-matching/"
+DISCARD = "dead-letters/discard-matching/"
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def may(opened: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API is open, and whoever asks may do everything for their tenants."""
+    monkeypatch.setattr(DuctorView, "allowed", lambda view, permission: True)
+
+
+def test_counted_then_done_and_nothing_the_second_time(may: None, ask: Ask) -> None:
+    dead, theirs, hidden = (
+        [job_in("dead") for _ in range(3)],
+        job_in("dead", "globex"),
+        job_in("dead", task=host.hidden),
+    )
+    before = everything()
+    counted = ask("POST", RETRY, body={"dry_run": True}).json()
+    assert (counted["matching"], counted["exact"], counted["done"]) == (3, True, 0)
+    assert everything() == before
+    body = {"expected": 3, "as_of": counted["as_of"], "rate": 0}
+    done = ask("POST", RETRY, body=body).json()
+    assert (done["done"], done["refused"], done["changed"], done["more"], done["fault"]) == (3, 0, 0, False, False)
+    assert {state_of(job) for job in dead} == {"pending"}
+    assert [state_of(job) for job in (theirs, hidden)] == ["dead", "dead"]
+    again = ask("POST", RETRY, body={"as_of": counted["as_of"]}).json()
+    assert (again["matching"], again["done"]) == (0, 0)
+
+
+def test_another_number_than_was_expected_is_told_with_both(may: None, ask: Ask) -> None:
+    job = job_in("dead")
+    answer = ask("POST", DISCARD, body={"expected": 5})
+    assert answer.status_code == 409
+    assert {name: answer.json()[name] for name in ("code", "expected", "matching", "exact")} == {
+        "code": "count_changed",
+        "expected": 5,
+        "matching": 1,
+        "exact": True,
+    }
+    assert state_of(job) == "dead"
+    assert ask("POST", DISCARD, body={"expected": 1}).json()["done"] == 1
+    assert state_of(job) == "discarded"
+
+
+def test_jobs_that_wait_and_run_are_cancelled_by_what_they_have_in_common(may: None, ask: Ask) -> None:
+    running, scheduled = job_in("active"), job_in("scheduled")
+    pending, theirs, other = job_in("pending"), job_in("scheduled", "globex"), job_in("scheduled", task=host.anything)
+    assert ask("POST", CANCEL, body={"task": host.ADD, "state": "scheduled"}).json()["done"] == 1
+    assert [state_of(job) for job in (scheduled, pending, other)] == ["cancelled", "pending", "scheduled"]
+    done = ask("POST", CANCEL, body={}).json()
+    assert (done["done"], done["stopping"]) == (3, 1)
+    assert [state_of(job) for job in (pending, other, theirs, running)] == [
+        *("cancelled", "cancelled", "scheduled", "active"),
+    ]
+    assert ask("POST", CANCEL, tenants="ALL", body={}).json()["done"] == 2, "theirs, and once more the one that runs"
+
+
+def test_one_request_takes_so_many_and_says_that_there_are_more(
+    may: None, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queueapp.api.matching.MOST", 2)
+    for _ in range(5):
+        job_in("dead")
+    seen = []
+    more, as_of = True, None
+    while more:
+        answer = ask("POST", DISCARD, body={"as_of": as_of} if as_of else {}).json()
+        seen.append(answer["done"])
+        more, as_of = answer["more"], answer["as_of"]
+    assert seen == [2, 2, 1]
+
+
+def test_a_redrive_is_laid_out_at_a_rate(may: None, ask: Ask) -> None:
+    jobs = [job_in("dead") for _ in range(3)]
+    ask("POST", RETRY, body={"rate": 0.001})
+    assert [state_of(job) for job in jobs] == ["pending", "scheduled", "scheduled"]
+
+
+@pytest.mark.parametrize(
+    ("path", "permission"), [(CANCEL, "operate_job"), (RETRY, "operate_job"), (DISCARD, "discard_job")]
+)
+def test_each_needs_its_permission(opened: None, ask: Ask, path: str, permission: str) -> None:
+    job_in("dead")
+    before = everything()
+    answer = ask("POST", path, body={"dry_run": True})
+    assert (answer.status_code, answer.json()["code"]) == (403, "permission")
+    assert f"queueapp.{permission}" in answer.json()["detail"]
+    assert everything() == before
+
+
+@pytest.mark.parametrize("path", [CANCEL, RETRY, DISCARD])
+def test_another_tenant_is_not_found_and_a_hidden_task_has_no_jobs(may: None, ask: Ask, path: str) -> None:
+    for state in ("pending", "dead"):
+        job_in(state, "globex")
+    job_in("dead", task=host.hidden)
+    before = everything()
+    assert ask("POST", path, body={"tenant": "globex"}).status_code == 404
+    assert ask("POST", path, tenants="acme,initech", body={}).status_code == 400, "for which of them"
+    for body in ({"task": host.HIDDEN}, {}):
+        assert ask("POST", path, body=body).json()["matching"] == 0
+    assert everything() == before
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"all": True},
+        {"dry_run": "yes"},
+        {"expected": -1},
+        {"expected": "3"},
+        {"as_of": "2030-01-31T09:00:00"},
+        {"pool": "nowhere"},
+        {"rate": -1},
+        {"state": "dead"},
+    ],
+    ids=str,
+)
+def test_wrong_requests_name_the_field(may: None, ask: Ask, body: dict[str, object]) -> None:
+    path = CANCEL if "state" in body else RETRY
+    answer = ask("POST", path, body=body)
+    assert answer.status_code == 400
+    assert set(answer.json()) == set(body)
+    assert shards.store("default").verify() == []

@@ -1,0 +1,381 @@
+"""Jobs by what they have in common: counted, then cancelled, retried or discarded, each once, whoever presses when."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from queueapp.errors import CountChanged, StoreUnavailable
+from queueapp.inspection import bulk
+from queueapp.inspection.actions import Done
+from queueapp.inspection.bulk import Pace, cancel_many, discard_many, retry_many
+from queueapp.inspection.jobs import find_jobs
+from queueapp.inspection.selection import NOT_ENDED, WAITING, Selection, batches, count
+from queueapp.models import DeadLetterInspection, Pool, Tenant, TenantLimits
+from queueapp.states import State
+from queueapp.store.configuration import PoolConf, ScopeLimits
+from queueapp.store.records import KeyUse
+from queueapp.store.store import Store
+from tests.lua.harness import Shard, failed
+from tests.unit.conftest import RoundTrips
+from tests.unit.inspection.conftest import Scene
+
+pytestmark = pytest.mark.django_db
+FAST = Pace(rate=0, stop_after=0)
+
+
+def dead(**conditions: Any) -> Selection:
+    return Selection(pool="default", states=(State.DEAD,), **conditions)
+
+
+def live(*states: State, **conditions: Any) -> Selection:
+    return Selection(pool="default", states=states or NOT_ENDED, **conditions)
+
+
+def states(ids: Sequence[str]) -> list[str]:
+    found = {job.id: job.state for job in find_jobs(ids)}
+    return [found[job_id] for job_id in ids]
+
+
+def test_every_state_and_condition_finds_just_its_jobs(scene: Scene, shard: Shard) -> None:
+    key = KeyUse(digest="d" * 16, limit=1, pattern="p" * 16, text="customer:1")
+    mine = {
+        State.PENDING: [
+            *scene.add(3),
+            *scene.add(2, lane="other"),
+            *scene.add(2, keys=[key]),
+            *scene.add(1, task="shop.tasks.mail"),
+        ],
+        State.SCHEDULED: scene.add(2, delay_ms=9_000_000),
+        State.DEAD: scene.bury(3),
+    }
+    scene.add(4, tenant="globex")
+    scene.bury(2, tenant="globex", task="shop.tasks.mail")
+    scene.store.configure(1, scopes=[ScopeLimits(tenant="acme", lane="other", paused=True)])
+    pool = Pool.objects.create(name="default")
+    TenantLimits.objects.create(pool=pool, tenant=Tenant.objects.create(key="acme"), lane="other", paused=True)
+    for state, ids in mine.items():
+        asked = Selection(pool="default", states=(state,), tenant="acme")
+        found = [job_id for _, page in batches(asked, size=2) for job_id in page]
+        assert sorted(found) == sorted(scene.inner(ids)), state
+        assert (count(asked).number, count(asked).exact) == (len(ids), True)
+    assert count(live(State.PENDING)).number == 12
+    assert count(live(State.PENDING, lane="other")).number == 2
+    assert count(live(tenant="acme", tasks=("shop.tasks.mail",))).number == 1
+    assert count(dead(tasks=("shop.tasks.mail",))).number == 2
+    assert count(live(tenant="acme")).words() == "10 jobs (8 pending, 2 scheduled)"
+
+
+def test_a_tenant_with_more_lanes_than_one_look_shows_is_cancelled_whole(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queueapp.inspection.selection.MAX_LANES", 2)
+    for lane in "abcde":
+        scene.add(2, lane=lane)
+    assert cancel_many(live(State.PENDING, tenant="acme")).counts == {"cancelled": 10}
+
+
+def test_what_waits_for_a_leader_or_a_rate_is_found_too(shard: Shard, scene: Scene) -> None:
+    term = shard.schedule()
+    ids = scene.add(4)
+    shard.dispatch(term, most=1)
+    ids += scene.add(2)
+    found = count(live(tenant="acme")).by_state
+    assert found == {State.INGRESS: 2, State.PENDING: 3, State.READY: 1, State.SCHEDULED: 0, State.BACKLOG: 0} | {
+        State.ACTIVE: 0
+    }
+    assert cancel_many(live(tenant="acme")).counts == {"cancelled": 6}
+    assert set(states(ids)) == {"cancelled"}
+
+
+def test_what_comes_into_ingress_later_is_left_alone(shard: Shard) -> None:
+    shard.schedule()
+    old = shard.add(*(shard.job() for _ in range(3)))
+    as_of = shard.now_ms
+    shard.now_ms += 1
+    new = shard.add(*(shard.job() for _ in range(2)))
+    meant = Selection(pool="default", states=(State.INGRESS,), as_of_ms=as_of)
+    assert [ids for _, ids in batches(meant, size=2)] == [old[:2], old[2:]]
+    assert cancel_many(meant).counts == {"cancelled": 3}
+    assert [job.state for job in shard.reads.jobs(new) if job] == [State.INGRESS] * 2
+
+
+def test_a_count_is_bounded_and_says_so(scene: Scene) -> None:
+    scene.bury(30, task="shop.tasks.one")
+    found = count(dead(tenant="acme", tasks=("shop.tasks.one",)), pages=1)
+    assert (found.number, found.exact, found.words()) == (30, False, "at least 30 jobs (30 dead)")
+
+
+def test_jobs_that_came_later_are_left_alone(scene: Scene, shard: Shard) -> None:
+    old, old_dead = scene.add(3), scene.bury(3)
+    meant, meant_dead = live(tenant="acme").fixed(), dead().fixed()
+    shard.now_ms = meant.as_of_ms + 1_000  # their own clock is ahead
+    new = shard.add(*(shard.job(payload=b'{"args":[],"kwargs":{}}') for _ in range(3)))
+    shard.store.move_to_dlq(new[:1], "why")
+    assert cancel_many(meant).counts == {"cancelled": 3}
+    assert discard_many(meant_dead).counts == {"discarded": 3}
+    assert set(states(old)) == {"cancelled"}
+    assert set(states(old_dead)) == {"discarded"}
+    assert [job.state for job in shard.reads.jobs(new) if job] == [State.DEAD, State.PENDING, State.PENDING]
+
+
+def test_another_number_than_was_expected_changes_nothing(scene: Scene) -> None:
+    ids = scene.bury(5)
+    meant = dead(tenant="acme").fixed()
+    discard_many(ids[:2])
+    with pytest.raises(CountChanged, match="3 jobs match now, not 5; nothing was changed") as caught:
+        retry_many(meant, expected=5)
+    assert (caught.value.expected, caught.value.number) == (5, 3)
+    assert states(ids) == ["discarded"] * 2 + ["dead"] * 3
+    assert retry_many(meant, expected=3, pace=FAST).counts == {"retried": 3}
+
+
+def test_a_chunk_is_one_round_trip_to_find_and_one_to_do(scene: Scene, round_trips: RoundTrips) -> None:
+    scene.add(1_000)
+    cancel_many(live(State.SCHEDULED, tenant="nobody"))
+    list(batches(live(State.PENDING, tenant="acme")))
+    round_trips.since_last()
+    told: list[int] = []
+    done = cancel_many(live(State.PENDING, tenant="acme"), progress=lambda done: told.append(done.done))
+    assert (done.counts, told) == ({"cancelled": 1_000}, [250, 500, 750, 1_000])
+    assert round_trips.since_last() <= 4 * 2 + 14, "and what it looks at first: the moment, the lanes, the cut"
+
+
+def test_an_error_in_the_middle_is_told_and_the_same_again_does_the_rest(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = scene.bury(600)
+    discard, calls = Store.discard, []
+
+    def failing(self: Store, inner: Sequence[str]) -> list[str]:
+        calls.append(len(inner))
+        if len(calls) == 2:
+            raise StoreUnavailable("The store does not answer.")
+        return discard(self, inner)
+
+    monkeypatch.setattr(Store, "discard", failing)
+    first = discard_many(dead())
+    assert (first.counts, first.fault) == ({"discarded": 250}, "The store does not answer.")
+    assert discard_many(dead()).counts == {"discarded": 350}
+    assert set(states(ids)) == {"discarded"}
+    assert DeadLetterInspection.objects.count() == 600, "each written down once"
+
+
+def test_the_result_counts_done_refused_and_changed_since() -> None:
+    done = Done(counts={"retried": 4, "stopping": 1, "skipped": 2, "already": 3, "gone": 1})
+    assert (done.done, done.refused, done.changed) == (5, 2, 4)
+
+
+# -- C126: retry all, pressed twice ------------------------------------------------------------------------------------
+
+
+def test_c126_retry_all_pressed_twice_does_nothing_the_second_time(scene: Scene) -> None:
+    """C126: 'retry all failed' puts copies back while the failed entries stay. Right: each job back once."""
+    ids = scene.bury(500)
+    assert retry_many(dead(), pace=FAST).counts == {"retried": 500}
+    assert count(dead()).number == 0
+    assert retry_many(dead(), pace=FAST).counts == {}
+    assert set(states(ids)) == {"pending"}
+    assert count(live()).number == 500
+    assert DeadLetterInspection.objects.count() == 500
+
+
+@pytest.mark.django_db(transaction=True)
+def test_c126_two_admins_at_once_bring_each_job_back_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have found the same dead letters before either does anything."""
+    ids = scene.bury(500)
+    together, act = threading.Barrier(2, timeout=30), Store.retry_from_dlq
+    monkeypatch.setattr("queueapp.inspection.actions._write", lambda rows: None)  # one SQLite, two threads
+
+    def meeting(self: Store, inner: Sequence[str], **pace: float) -> list[str]:
+        together.wait()
+        return act(self, inner, **pace)
+
+    monkeypatch.setattr(Store, "retry_from_dlq", meeting)
+    found: list[Done] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(retry_many(ids, by="kim"))),
+        threading.Thread(target=lambda: found.append(retry_many(ids, by="lee"))),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done = found[0] + found[1]
+    assert done.counts == {"retried": 500, "already": 500}
+    assert count(live()).number == 500
+
+
+def test_c126_running_and_succeeded_jobs_are_not_retried(scene: Scene) -> None:
+    succeeded, again = scene.end(1), scene.kill(1)
+    retry_many(again)
+    scene.lease()
+    assert retry_many([*succeeded, *again]).counts == {"already": 2}
+    assert count(dead()).number == 0
+
+
+# -- a redrive is fair, at a rate, and stops ---------------------------------------------------------------------------
+
+
+def test_redriven_jobs_stand_behind_the_other_work_of_their_tenant(shard: Shard) -> None:
+    letters = shard.add(*(shard.job() for _ in range(3)))
+    shard.store.move_to_dlq(letters, "why")
+    waiting = shard.add(*(shard.job() for _ in range(2)))
+    retry_many(dead(), pace=FAST)
+    assert [job.id for job in shard.lease(9)] == [*waiting, *letters], "oldest death first"
+
+
+def test_a_rate_lays_a_chunk_out_on_the_server_and_waits_for_it(shard: Shard) -> None:
+    letters = shard.add(*(shard.job() for _ in range(45)))
+    shard.store.move_to_dlq(letters, "why")
+    slept: list[float] = []
+    sizes: list[int] = []
+    done = retry_many(
+        dead(),
+        pace=Pace(rate=10, stop_after=0),
+        progress=lambda done: sizes.append(done.done),
+        sleep=slept.append,
+    )
+    assert done.counts == {"retried": 45}
+    assert (sizes, slept) == ([20, 40, 45], [2.0, 2.0])
+    jobs = [job for job in shard.reads.jobs(letters) if job is not None]
+    assert [job.state for job in jobs].count(State.PENDING) == 3, "the first of each chunk at once"
+    due = sorted(job.due_ms for job in jobs[1:20])
+    assert [later - sooner for sooner, later in itertools.pairwise(due)] == [100] * 18
+
+
+def test_a_request_lays_all_of_it_out_and_waits_for_nothing(shard: Shard) -> None:
+    letters = shard.add(*(shard.job() for _ in range(300)))
+    shard.store.move_to_dlq(letters, "why")
+
+    def never(_: float) -> None:
+        raise AssertionError
+
+    done = retry_many(dead(), pace=Pace(rate=100, waits=False), sleep=never, most=280)
+    assert (done.counts, done.more) == ({"retried": 280}, True)
+    due = [job.due_ms for job in shard.reads.jobs(letters[1:280]) if job is not None]
+    assert max(due) - min(due) >= 2_780, "a hundred a second, whatever the chunks"
+    assert count(dead()).number == 20
+
+
+@pytest.mark.parametrize(("stop_after", "redriven"), [(0.5, 40), (15, 40), (0, 100), (0.95, 100)])
+def test_a_redrive_stops_when_errors_come_back(shard: Shard, stop_after: float, redriven: int) -> None:
+    letters = shard.add(*(shard.job() for _ in range(100)))
+    shard.store.move_to_dlq(letters, "why")
+
+    def dying(_: float) -> None:
+        """What was laid out runs meanwhile, and nine of ten die again."""
+        shard.now_ms += 2_000
+        shard.store.promote_due()
+        for number, job in enumerate(shard.lease(50)):
+            if number % 10:
+                shard.store.fail([failed(job)])
+
+    # The clock of the shard is that of the test; the bulk asks the server's.
+    meant = Selection(pool="default", states=(State.DEAD,), as_of_ms=shard.now_ms + 1)
+    done = bulk.retry_many(meant, pace=Pace(rate=20, stop_after=stop_after), sleep=dying)
+    assert done.counts == {"retried": redriven}
+    assert done.fault == ("" if redriven == 100 else "stopped: 36 of the last 40 that were retried are dead again")
+
+
+def test_ids_go_back_at_once_unless_a_rate_is_asked_for(scene: Scene) -> None:
+    ids = scene.bury(3)
+    retry_many(ids)
+    assert states(ids) == ["pending"] * 3
+    others = scene.bury(2)
+    retry_many(others, pace=Pace(rate=1))
+    assert states(others) == ["pending", "scheduled"]
+
+
+# -- cancel by tenant --------------------------------------------------------------------------------------------------
+
+
+def test_cancelling_a_tenant_takes_effect_before_the_first_chunk(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that asks while the bulk has not come to the jobs yet gets none of them."""
+    ids, others = scene.add(5), scene.add(1, tenant="globex")
+    leased: list[str] = []
+    cancel = Store.cancel
+
+    def late(self: Store, inner: Sequence[str]) -> list[str]:
+        leased.extend(job.id for job in scene.lease())
+        return cancel(self, inner)
+
+    monkeypatch.setattr(Store, "cancel", late)
+    cancel_many(live(tenant="acme"))
+    assert leased == scene.inner(others)
+    assert set(states(ids)) == {"cancelled"}
+    [new] = scene.add()
+    assert [job.id for job in scene.lease()] == scene.inner([new])
+    assert not scene.store.client.exists(scene.keys["cuts"]), "it ends with the bulk"
+
+
+def test_a_cut_ends_with_a_bulk_that_fails(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.add(2)
+
+    def away(*_: object) -> list[str]:
+        assert scene.store.client.exists(scene.keys["cuts"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Store, "cancel", away)
+    with pytest.raises(KeyboardInterrupt):
+        cancel_many(live(tenant="acme"))
+    assert not scene.store.client.exists(scene.keys["cuts"])
+
+
+def test_a_part_of_a_tenant_is_cancelled_chunk_by_chunk(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> int:
+        raise AssertionError
+
+    monkeypatch.setattr(Store, "cut", never)
+    scene.add(2, lane="other")
+    kept = scene.add(1)
+    assert cancel_many(live(*WAITING, tenant="acme", lane="other")).counts == {"cancelled": 2}
+    assert states(kept) == ["pending"]
+
+
+def test_the_cut_stays_while_a_request_leaves_jobs_for_the_next_one(scene: Scene) -> None:
+    ids = scene.add(5)
+    assert cancel_many(live(tenant="acme"), most=2).more
+    assert scene.lease() == []
+    assert set(states(ids)) == {"cancelled"}, "the others were met by the worker"
+    cancel_many(live(tenant="acme"))
+    [new] = scene.add()
+    assert len(scene.lease()) == 1
+    assert states([new]) == ["active"]
+
+
+def test_running_jobs_are_told_to_stop_and_counted(scene: Scene) -> None:
+    scene.add(2)
+    running, waiting = scene.lease(), scene.add(1)
+    done = cancel_many(live(tenant="acme"))
+    assert done.counts == {"cancelled": 1, "stopping": 2}
+    assert states(waiting) == ["cancelled"]
+    assert len(running) == 2
+
+
+# -- C125 --------------------------------------------------------------------------------------------------------------
+
+
+def test_c125_pause_and_resume_keep_every_job_and_the_order(shard: Shard) -> None:
+    """C125: pause and resume lose waiting jobs or their priority order. Right: same count, same order."""
+    store, want = shard.store, []
+    for number in range(1_000):
+        want.append((-(number * 7 % 41 - 20), number, shard.job(priority=number * 7 % 41 - 20)))
+    for position in range(50):
+        store.enqueue([job for _, _, job in want[position * 20 : position * 20 + 20]])
+        for paused in (True, False):
+            version = 1 + position * 2 + (not paused)
+            if position % 3 == 0:
+                store.configure(version, pool=PoolConf(paused=paused))
+            elif position % 3 == 1:
+                store.configure(version, scopes=[ScopeLimits(tenant="acme", paused=paused)])
+            else:
+                store.configure(version, scopes=[ScopeLimits(tenant="acme", lane="main", paused=paused)])
+            if paused:
+                assert shard.lease(5) == [], "nothing starts meanwhile"
+    leased = [job.id for _ in range(11) for job in shard.lease(100)]
+    assert leased == [job.id for _, _, job in sorted(want, key=lambda row: row[:2])]

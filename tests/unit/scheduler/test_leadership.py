@@ -1,0 +1,124 @@
+"""Leadership by an injected clock: who leads, for how long it trusts that, and what it tells."""
+
+from __future__ import annotations
+
+import pytest
+
+from queueapp.errors import StoreUnavailable
+from queueapp.scheduler.leadership import Leadership
+from tests.clock import Clock
+from tests.unit.scheduler.leases import FakeLead
+
+
+def candidate(lead: FakeLead, clock: Clock, name: str) -> Leadership:
+    numbers = iter(range(100))
+    return Leadership(
+        "default",
+        lead,
+        name,
+        ttl_ms=5000,
+        renew_ms=1666,
+        retry_ms=1000,
+        clock=clock,
+        nonce=lambda: f"{name}-{next(numbers)}",
+    )
+
+
+def leads(leadership: Leadership) -> bool:
+    return leadership.term is not None
+
+
+def test_a_free_lease_is_taken_and_renewed_three_times_in_its_length(lead: FakeLead, clock: Clock) -> None:
+    one = candidate(lead, clock, "one")
+    assert not leads(one)
+    one.tick()
+    assert leads(one)
+    assert one.next_at == pytest.approx(clock.now + 1.666)
+    for _ in range(10):
+        clock.now = one.next_at
+        one.tick()
+        assert leads(one)
+    assert lead.granted == ["one-0"], "all of it is one term"
+
+
+def test_a_fault_rides_with_the_renewal(lead: FakeLead, clock: Clock) -> None:
+    first = candidate(lead, clock, "first")
+    first.tick()
+    first.fault = "ZeroDivisionError while it chose."
+    clock.now = first.next_at
+    first.tick()
+    assert lead.told_fault == first.fault
+
+
+def test_a_standby_tries_again_and_follows(lead: FakeLead, clock: Clock) -> None:
+    one, two = candidate(lead, clock, "one"), candidate(lead, clock, "two")
+    one.tick()
+    two.tick()
+    assert not leads(two)
+    assert clock.now + 0.9 <= two.next_at <= clock.now + 1.1
+    clock.now += 5.01
+    two.tick()
+    assert leads(two)
+    assert not leads(one), "its trust window ended before the lease did"
+
+
+def test_trust_counts_from_before_the_call_was_sent(lead: FakeLead, clock: Clock) -> None:
+    """A reply that took 4 s says nothing about the last second of the lease."""
+    one = candidate(lead, clock, "one")
+    lead.takes_s = 4.0
+    one.tick()
+    assert leads(one)
+    clock.now += 0.6  # 4.6 s after it was sent, of which 4.5 are trusted
+    assert not leads(one)
+    assert clock.now < lead.until + 4.0
+
+
+def test_a_fenced_leader_steps_down_at_once_and_comes_back_as_another_term(lead: FakeLead, clock: Clock) -> None:
+    one, two = candidate(lead, clock, "one"), candidate(lead, clock, "two")
+    one.tick()
+    clock.now += 6
+    two.tick()
+    one.tick()
+    assert not leads(one)
+    clock.now += 6
+    one.tick()
+    assert leads(one)
+    assert lead.granted == ["one-0", "two-0", "one-1"]
+
+
+def test_a_cut_off_leader_stops_by_itself_and_renews_when_nobody_took_it(lead: FakeLead, clock: Clock) -> None:
+    one = candidate(lead, clock, "one")
+    one.tick()
+    lead.away = True
+    clock.now += 2
+    with pytest.raises(StoreUnavailable):
+        one.tick()
+    assert leads(one)
+    clock.now += 3
+    assert not leads(one)
+    lead.away = False
+    one.tick()
+    assert leads(one)
+    assert lead.granted == ["one-0"]
+
+
+def test_a_grant_whose_reply_was_lost_is_the_same_term(lead: FakeLead, clock: Clock) -> None:
+    one = candidate(lead, clock, "one")
+    lead.lose_replies = 1
+    with pytest.raises(StoreUnavailable):
+        one.tick()
+    assert not leads(one)
+    one.tick()
+    assert leads(one)
+    assert lead.granted == ["one-0"]
+
+
+def test_release(lead: FakeLead, clock: Clock) -> None:
+    one, two = candidate(lead, clock, "one"), candidate(lead, clock, "two")
+    one.tick()
+    one.release()
+    assert not leads(one)
+    two.tick()
+    assert leads(two)
+    one.release()
+    assert lead.nonce == "two-0", "a second release takes nothing from anybody"
