@@ -14,7 +14,7 @@ from queueapp.sync.installation import Ownership
 from queueapp.worker.loop import EXIT_DONE
 from tests.unit.fake_store import FakeStore
 from tests.unit.running import Running
-from tests.unit.test_scheduler import Duties
+from tests.unit.scheduler.test_loop import Duties
 
 
 class Said(Ownership):
