@@ -11,4 +11,6 @@ NAMESPACE_FORM = re.compile(r"[a-z0-9_-]{1,32}")
 POOL_FORM = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 TENANT_FORM = re.compile(r"[A-Za-z0-9.:@-][A-Za-z0-9._:@-]{0,63}")
 """A tenant's id as hosts may give it; those beginning with `_` are ours."""
+TASK_FORM = re.compile(r"[^\x00-\x1f]{1,512}")
+"""A task's dotted name, as loosely as it can be read."""
 LANE_FORM = re.compile(r"[A-Za-z0-9._:@-]{1,64}")

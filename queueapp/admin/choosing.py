@@ -47,7 +47,7 @@ def address(base: str, parameters: Mapping[str, object]) -> str:
 
 
 def word(given: QueryDict, name: str) -> str:
-    return given.get(name, "").strip().replace("\0", "")[:WORD_MOST]
+    return "".join(sign for sign in given.get(name, "").strip() if sign >= " ")[:WORD_MOST]
 
 
 def number(given: QueryDict, name: str, *, most: int, default: int = 0) -> int:

@@ -16,7 +16,7 @@ from queueapp.api.fields import Flag, Moment, Name, Names, Seconds, Text, WholeN
 from queueapp.codec import encode_arguments
 from queueapp.conf import DEFAULT_POOL
 from queueapp.inspection.bulk import RATE
-from queueapp.names import LANE_FORM, POOL_FORM, TENANT_FORM
+from queueapp.names import LANE_FORM, POOL_FORM, TASK_FORM, TENANT_FORM
 from queueapp.policies.protocol import PRIORITY_MAX, PRIORITY_MIN
 from queueapp.producer.discovery import load_tasks, registry
 from queueapp.producer.options import DELAY_MAX_S, EXPIRES_MAX_S
@@ -31,6 +31,7 @@ PAGE_SIZE = 50
 PAGE_MAX = 100
 """Larger pages are cut to this size."""
 TENANT_REMEDY = _("A tenant's id has up to 64 of A–Z, a–z, 0–9 and “. _ : @ -”, and no “_” first.")
+TASK_REMEDY = _("A task is called by its dotted name, such as “shop.tasks.make_report”.")
 POOL_REMEDY = _("A pool's name has up to 64 of a–z, 0–9 and “_ -”, a letter or digit first.")
 ID_FORM = re.compile(r"[A-Za-z0-9._-]{1,64}")
 GROUP_FORM = re.compile(r"[0-9a-f]{12}")
@@ -173,7 +174,13 @@ class Matching(Strict):
         ),
     )
     lane = Name(LANE_FORM, _("A lane has up to 64 of A–Z, a–z, 0–9 and “. _ : @ -”."), required=False)
-    task = Text(required=False, max_length=TASK_NAME_MAX, help_text=_("Only jobs of the task of this name."))
+    task = Name(
+        TASK_FORM,
+        TASK_REMEDY,
+        required=False,
+        max_length=TASK_NAME_MAX,
+        help_text=_("Only jobs of the task of this name."),
+    )
     as_of = Moment(
         required=False,
         help_text=_("Jobs that came later are left alone, with its offset. Now, unless named; the answer tells it."),
@@ -275,13 +282,21 @@ class JobsQuery(PageQuery, OfPool, OfTenant):
     """Which jobs."""
 
     state = Word("State", State, required=False, default=State.PENDING.value, help_text=_("Which jobs."))
-    task = Text(required=False, max_length=TASK_NAME_MAX, help_text=_("Only jobs of the task of this name."))
+    task = Name(
+        TASK_FORM,
+        TASK_REMEDY,
+        required=False,
+        max_length=TASK_NAME_MAX,
+        help_text=_("Only jobs of the task of this name."),
+    )
 
 
 class DeadLettersQuery(PageQuery, OfPool, OfTenant):
     """Which dead letters."""
 
-    task = Text(required=False, max_length=TASK_NAME_MAX, help_text=_("Only of the task of this name."))
+    task = Name(
+        TASK_FORM, TASK_REMEDY, required=False, max_length=TASK_NAME_MAX, help_text=_("Only of the task of this name.")
+    )
     reason = Text(required=False, max_length=64, help_text=_("Only those that died of this."))
     group = Name(
         GROUP_FORM, _("A group has 12 of 0–9 and a–f."), required=False, help_text=_("Only those of this group.")

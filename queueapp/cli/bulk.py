@@ -33,6 +33,10 @@ class Doing(Protocol):
     ) -> Done: ...
 
 
+CONDITIONS = ("pool", "state", "tenant", "lane", "task", "group", "reason", "as_of", "everything")
+"""Options of the verbs that choose jobs by what they have in common."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
     """What is done, in words, and to what."""
@@ -47,6 +51,7 @@ def act_on_ids(verb: Verb, options: Mapping[str, Any], console: Console) -> str:
     """Exactly these jobs."""
     ids: Sequence[str] = options["ids"]
     asked = f"{verb.name} {_counted(len(ids), verb.what)}"
+    _refuse_conditions(options)
     if options["dry_run"]:
         return f"Would {asked}. Nothing was changed."
     if not (options["yes"] or console.confirm(f"{asked.capitalize()}?")):
@@ -54,7 +59,7 @@ def act_on_ids(verb: Verb, options: Mapping[str, Any], console: Console) -> str:
     done = verb.do(ids, by=console.user, note=options["note"])
     if set(done.counts) == {"gone"}:
         raise CommandError(f"No job is called {', '.join(map(repr, ids))}; `ductor jobs` and `dlq list` show the ids.")
-    return done.summary()
+    return _said(done)
 
 
 def act(verb: Verb, selections: Sequence[Selection], options: Mapping[str, Any], console: Console) -> str:
@@ -86,6 +91,21 @@ def act(verb: Verb, selections: Sequence[Selection], options: Mapping[str, Any],
             raise CommandError(
                 f"Interrupted: {done.summary()} The others are as they were; say the same again to go on."
             ) from None
+    return _said(done)
+
+
+def _refuse_conditions(options: Mapping[str, Any]) -> None:
+    """Ids say exactly which: a condition beside them would be believed and not looked at."""
+    given = [name for name in CONDITIONS if options.get(name)]
+    if given:
+        words = ", ".join("--all" if name == "everything" else f"--{name.replace('_', '-')}" for name in given)
+        raise CommandError(f"Ids and {words} exclude each other: say which jobs, or what they have in common.")
+
+
+def _said(done: Done) -> str:
+    """What became of them. Raises CommandError when it ended before its end: who goes on with && must not."""
+    if done.fault:
+        raise CommandError(done.summary())
     return done.summary()
 
 

@@ -74,7 +74,7 @@ def cancel_many(
     cut = None
     if isinstance(asked, Selection):
         asked = _as_expected(asked, expected, most)
-        if asked.whole_tenant and State.PENDING in asked.states:
+        if asked.whole_tenant and State.PENDING in asked.states and asked.submission:
             cut = _Cut(asked)
 
     def act(pool: str, ids: Sequence[str]) -> Sequence[str]:
@@ -207,7 +207,7 @@ class _Cut:
 
     def __init__(self, selection: Selection) -> None:
         self._store, self._tenant = shards.store(selection.pool), selection.tenant
-        self._submission = shards.reads(selection.pool).submission()
+        self._submission = selection.submission
         self._held_at = 0.0
         self.hold()
 

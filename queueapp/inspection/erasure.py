@@ -17,10 +17,12 @@ from typing import Any
 from django.db.models import QuerySet
 
 from queueapp.conf import settings
+from queueapp.errors import InvalidOption
 from queueapp.inspection.moving import deliver
 from queueapp.inspection.pools import all_pools
 from queueapp.inspection.selection import Selection, batches, count
 from queueapp.models import DeadLetterInspection, Schedule
+from queueapp.names import TENANT_FORM
 from queueapp.producer import outbox
 from queueapp.states import State
 from queueapp.store import shards
@@ -47,19 +49,24 @@ class Erasure:
 
 
 def extent(tenant: str) -> Erasure:
-    """How much there is, without changing anything: jobs of each pool, rows of each kind."""
+    """How much there is, without changing anything: jobs of each pool, rows of each kind. Raises InvalidOption."""
+    _check(tenant)
     found = Erasure()
+    for place, rows in _rows(tenant):
+        found = found.plus(place, rows.count())
     for pool in all_pools():
         counted = count(_jobs(pool, tenant))
         found = replace(found.plus(f"pool {pool}", counted.number), exact=found.exact and counted.exact)
-    for place, rows in _rows(tenant):
-        found = found.plus(place, rows.count())
     return found
 
 
 def erase(tenant: str, *, progress: Callable[[Erasure], None] = lambda _: None) -> Erasure:
-    """Does it; how many jobs and rows went, by place. Raises StoreError and DatabaseError."""
-    done = Erasure()
+    """Does it; how many jobs and rows went, by place. Raises InvalidOption, StoreError and DatabaseError.
+
+    Rows go first, so that no relay and no firing makes jobs of them in a pool that is done; and once more at the end.
+    """
+    _check(tenant)
+    done = _erase_rows(tenant, Erasure(), progress)
     for pool in all_pools():
         deliver(pool, shards.store(pool))
     for pool in all_pools():
@@ -74,6 +81,15 @@ def erase(tenant: str, *, progress: Callable[[Erasure], None] = lambda _: None) 
             cursor, _ = store.erase_traces(tenant, cursor, LIMIT)
             if cursor == "0":
                 break
+    return _erase_rows(tenant, done, progress)
+
+
+def _check(tenant: str) -> None:
+    if not TENANT_FORM.fullmatch(tenant):
+        raise InvalidOption(f"tenant is {tenant!r}: that is no key of a tenant; `ductor tenants` shows them.")
+
+
+def _erase_rows(tenant: str, done: Erasure, progress: Callable[[Erasure], None]) -> Erasure:
     for place, rows in _rows(tenant):
         done = done.plus(place, rows.delete()[0])
         progress(done)

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from queueapp.errors import InvalidOption
 from queueapp.inspection.jobs import configured_lanes
+from queueapp.names import TASK_FORM
 from queueapp.states import State
 from queueapp.store import shards
 from queueapp.store.reads import Reads
@@ -44,14 +46,25 @@ class Selection:
     """Dead letters that died before this moment, jobs that ended before it, others that were submitted by then. 0: when
     it begins."""
 
+    submission: int = 0
+    """The last number of submission at that moment; 0: not known, as it was given from outside."""
+
     @property
     def whole_tenant(self) -> bool:
         """All that one tenant has."""
         return bool(self.tenant) and not (self.lane or self.tasks or self.reason or self.group)
 
+    def __post_init__(self) -> None:
+        for task in self.tasks:
+            if not TASK_FORM.fullmatch(task):
+                raise InvalidOption(f"task is {task!r}: that is no name of a task, such as 'shop.tasks.make_report'.")
+
     def fixed(self) -> Selection:
         """The same with its moment, so that what comes later is left alone however long it takes."""
-        return self if self.as_of_ms else replace(self, as_of_ms=shards.reads(self.pool).behind("dead"))
+        if self.as_of_ms:
+            return self
+        reads = shards.reads(self.pool)
+        return replace(self, submission=reads.submission(), as_of_ms=reads.behind("dead"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

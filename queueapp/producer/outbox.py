@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from django.core.signals import setting_changed
 from django.db import Error as DatabaseError
 from django.db import connections, router, transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from queueapp.compat import TaskResultDoesNotExist, TaskResultStatus
@@ -307,7 +307,7 @@ async def arefresh(handle: DuctorResult) -> None:
 
 
 def withdraw(handle: DuctorResult) -> bool:
-    """Take a job out of the outbox again, so that it is never sent; False when it waits there no more."""
+    """Take a job out of the outbox again, so that it is never sent; False: it waits there no more, or is being sent."""
     gone, _ = _waiting_row(handle).delete()
     return _withdrawn(handle, gone)
 
@@ -319,8 +319,13 @@ async def awithdraw(handle: DuctorResult) -> bool:
 
 
 def _waiting_row(handle: DuctorResult) -> QuerySet[OutboxEntry]:
-    found = rows(handle.outbox)
-    return found.filter(job_id=handle.id, state=found.model.State.WAITING)
+    """Its row, but while somebody is sending it: the job would be in the store a moment later."""
+    return unclaimed(rows(handle.outbox).filter(job_id=handle.id))
+
+
+def unclaimed(found: QuerySet[OutboxEntry]) -> QuerySet[OutboxEntry]:
+    """Those of the rows that wait and that nobody is sending."""
+    return found.filter(Q(claim="") | Q(due__lte=timezone.now()), state=found.model.State.WAITING)
 
 
 def _withdrawn(handle: DuctorResult, gone: int) -> bool:

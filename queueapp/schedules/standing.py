@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from django.db.models import Q
-from django.utils import timezone
-
 from queueapp.conf import settings
 from queueapp.inspection.jobs import find_jobs
 from queueapp.models import OutboxEntry, Schedule
@@ -56,12 +53,14 @@ def cancelled(job_id: str, schedule: Schedule) -> bool:
     ended, by their concurrency key. False when it has none, and while somebody is sending it to the store: it would be
     there a moment later.
     """
-    kept = outbox.rows(settings.database).filter(job_id=job_id, state=OutboxEntry.State.WAITING)
-    kept.filter(Q(claim="") | Q(due__lte=timezone.now())).delete()
-    if kept.exists():
+    kept = outbox.rows(settings.database).filter(job_id=job_id)
+    outbox.unclaimed(kept).delete()
+    if kept.filter(state=OutboxEntry.State.WAITING).exists():
         return False
-    place = shards.locate(job_id)
-    if place is None:
+    found = read_job(job_id)
+    if found is None:
         return True
-    pool, inner = place
-    return shards.store(pool).cancel([inner]) != ["stopping"] or jobs.waits_for(schedule, job_id)
+    pool, record = found
+    if record.state is State.MOVING:
+        return False
+    return shards.store(pool).cancel([record.id]) != ["stopping"] or jobs.waits_for(schedule, job_id)

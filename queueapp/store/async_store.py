@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import monotonic
 from typing import Any, TypeVar
 
 import redis.asyncio
@@ -17,7 +16,7 @@ from queueapp.store.connection import translate_errors
 from queueapp.store.job_reads import check_replies, queue_job_reads, read_jobs
 from queueapp.store.keys import ShardKeys
 from queueapp.store.records import Enqueued, NewJob
-from queueapp.store.sending import SCRIPTS_S, knows_no_function, server_clock
+from queueapp.store.sending import go_as_scripts, knows_no_function, server_clock, take_scripts
 from queueapp.store.views import JobRecord
 
 T = TypeVar("T")
@@ -32,7 +31,6 @@ class AsyncStore:
         self.client = client
         self.keys = keys
         self._clock_ms = clock_ms or server_clock
-        self._scripts_until = 0.0
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """As `Store.enqueue`."""
@@ -77,7 +75,7 @@ class AsyncStore:
 
     async def _send(self, call: Call[Any]) -> calls.Reply:
         arguments: Any = (1, self.keys.prefix, *call.argv)
-        if monotonic() >= self._scripts_until:
+        if not go_as_scripts(self.client):
             try:
                 return await self.client.fcall(call.script.function, *arguments)  # type: ignore[no-any-return]
             except ResponseError as error:
@@ -89,7 +87,7 @@ class AsyncStore:
             except ResponseError as error:
                 if not (knows_no_function(error) or isinstance(error, OutOfMemoryError)):
                     raise
-                self._scripts_until = monotonic() + SCRIPTS_S
+                take_scripts(self.client)
         try:
             return await self.client.evalsha(call.script.sha, *arguments)  # type: ignore[no-any-return]
         except NoScriptError:

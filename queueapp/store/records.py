@@ -215,6 +215,8 @@ class Departed:
     id: str
     to: str
     """Code and shard of that pool."""
+    hop: int
+    """Number of its departure."""
     packed: bytes | None
     """All that `arrive` needs there; opaque here. None: its row cannot be read."""
 

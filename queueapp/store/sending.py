@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import redis
 from redis.exceptions import ConnectionError as ServerGone
@@ -33,7 +34,21 @@ room it must still run, and scripts it takes then."""
 def knows_no_function(error: ResponseError) -> bool:
     """The server has not this function, has none at all, or does not permit them to this user."""
     text = str(error).lower()
-    return isinstance(error, NoPermissionError) or "function not found" in text or "unknown command" in text
+    return isinstance(error, NoPermissionError) or text.startswith(("function not found", "unknown command"))
+
+
+_scripts_until: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+"""Client → until when, on the monotonic clock, its calls go as scripts."""
+
+
+def go_as_scripts(client: Any) -> bool:
+    """Whether this client's server took no function a moment ago."""
+    return monotonic() < _scripts_until.get(client, 0.0)
+
+
+def take_scripts(client: Any) -> None:
+    """For a while calls of this client go as scripts."""
+    _scripts_until[client] = monotonic() + SCRIPTS_S
 
 
 def server_clock() -> int:
@@ -50,8 +65,6 @@ class Sender:
         self._clock_ms = clock_ms or server_clock
         self.resent = 0
         """Calls that were sent again because their reply was lost: it may have told what is told once."""
-        self._scripts_until = 0.0
-        """On the monotonic clock: until then calls go as scripts."""
 
     def _call(
         self,
@@ -101,7 +114,7 @@ class Sender:
 
     def _send(self, call: Call[Any]) -> Reply:
         arguments: Any = (1, self.keys.prefix, *call.argv)
-        if monotonic() >= self._scripts_until:
+        if not go_as_scripts(self.client):
             try:
                 return self.client.fcall(call.script.function, *arguments)  # type: ignore[no-any-return]
             except ResponseError as error:
@@ -113,7 +126,7 @@ class Sender:
             except ResponseError as error:
                 if not (knows_no_function(error) or isinstance(error, OutOfMemoryError)):
                     raise
-                self._scripts_until = monotonic() + SCRIPTS_S
+                take_scripts(self.client)
         try:
             return self.client.evalsha(call.script.sha, *arguments)  # type: ignore[no-any-return]
         except NoScriptError:
@@ -121,7 +134,7 @@ class Sender:
 
     def _run_all(self, batch: Sequence[Call[T]]) -> list[T]:
         """Several calls in one round trip. What the server did not know or did not answer is sent again by itself."""
-        if len(batch) < 2:
+        if len(batch) < 2 or go_as_scripts(self.client):
             return [self._run(call) for call in batch]
         with translate_errors():
             try:

@@ -171,19 +171,23 @@ class Store(Dispatching):
         """Waiting jobs leave for the pool with this code and shard. Words: moving, held, active, already, gone."""
         return self._by_id("depart", ids, to=to)
 
-    def departed(self, most: int = 250) -> list[Departed]:
+    def departed(self, most: int = 250, skip: int = 0) -> list[Departed]:
         """Those that left and have not arrived, the longest on their way first; at most about a megabyte of them."""
-        (found,) = self._run(self._call("departed", most=most))
-        return [Departed(id=job_id.decode(), to=to.decode(), packed=packed or None) for job_id, to, packed in found]
+        (found,) = self._run(self._call("departed", most=most, skip=skip))
+        return [
+            Departed(id=job_id.decode(), to=to.decode(), hop=hop, packed=packed or None)
+            for job_id, to, hop, packed in found
+        ]
 
     def arrive(self, jobs: Sequence[tuple[str, bytes]]) -> list[str]:
-        """Jobs `(id, packed)` that left another pool are here now. Words: arrived, exists (they came before)."""
+        """Jobs `(id, packed)` that left another pool are here now. Words: arrived, exists (before), late, broken."""
         (words,) = self._run(self._call("arrive", {"jobs": jobs}))
         return [word.decode() for word in words]
 
-    def arrived(self, ids: Sequence[str]) -> list[str]:
-        """The other pool has them: moving → ended (moved). Words: moved, already, gone."""
-        return self._by_id("arrived", ids)
+    def arrived(self, jobs: Sequence[tuple[str, int]]) -> list[str]:
+        """The other pool has them: moving → ended (moved); `(id, hop)`. Words: moved, already, gone."""
+        (words,) = self._run(self._call("arrived", {"jobs": jobs}))
+        return [word.decode() for word in words]
 
     def erase(self, tenant: str, ids: Sequence[str]) -> list[str]:
         """Jobs of a tenant, in whatever state → gone, with all that was kept of them. Words: erased, other, gone."""

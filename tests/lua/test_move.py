@@ -35,11 +35,11 @@ def move(shard: Shard, other: Shard, ids: list[str]) -> list[str]:
     """All three steps, `shard` verified after each."""
     words = shard.store.depart(ids, "other.0")
     assert shard.store.verify() == []
-    packed = [(one.id, one.packed) for one in shard.store.departed() if one.packed is not None]
+    left = shard.store.departed()
     other.now_ms = shard.now_ms
-    other.store.arrive(packed)
+    other.store.arrive([(one.id, one.packed) for one in left if one.packed is not None])
     assert other.store.verify() == []
-    shard.store.arrived([job_id for job_id, _ in packed])
+    shard.store.arrived([(one.id, one.hop) for one in left])
     return words
 
 
@@ -172,9 +172,10 @@ def test_every_step_may_be_repeated_and_another_may_go_on(shard: Shard, other: S
     leased = other.lease(1)
     assert other.store.complete([completed(leased[0])]) == ["done"]
     assert other.store.arrive(packed) == ["exists"] * 2, "also the one that has ended there meanwhile"
-    assert shard.store.arrived(ids) == ["moved"] * 2
-    assert shard.store.arrived(ids) == ["moved"] * 2
-    assert shard.store.arrived(["f" * 22]) == ["gone"]
+    left = [(job_id, 1) for job_id in ids]
+    assert shard.store.arrived(left) == ["moved"] * 2
+    assert shard.store.arrived(left) == ["moved"] * 2
+    assert shard.store.arrived([("f" * 22, 1)]) == ["gone"]
     assert shard.store.departed() == []
 
 
@@ -210,3 +211,55 @@ def test_out_of_the_order_before_a_change_of_policy(shard: Shard, other: Shard) 
     move(shard, other, ids[:2])
     assert [job.id for job in shard.lease(4)] == ids[2:]
     assert [job.id for job in other.lease(4)] == ids[:2]
+
+
+def packed_of(shard: Shard) -> list[tuple[str, bytes]]:
+    return [(one.id, one.packed or b"") for one in shard.store.departed()]
+
+
+def test_it_may_come_back_and_go_again(shard: Shard, other: Shard) -> None:
+    """What is left of an earlier departure is no job; and nothing that is late of one ends another."""
+    [job_id] = shard.add(shard.job(max_attempts=3))
+    shard.store.depart([job_id], "other.0")
+    first = packed_of(shard)
+    move(shard, other, [])
+    assert other.store.depart([job_id], "here.0") == ["moving"]
+    back = packed_of(other)
+    assert shard.store.arrive(back) == ["arrived"]
+    assert shard.store.verify() == []
+    assert other.store.arrive(first) == ["exists"], "late, of the first departure"
+    assert other.store.arrived([(job_id, 1)]) == ["already"], "so is this"
+    assert [(one.id, one.hop) for one in other.store.departed()] == [(job_id, 2)]
+    assert other.store.arrived([(job_id, 2)]) == ["moved"]
+    assert other.store.arrive(first) == ["exists"]
+    move(shard, other, [job_id])
+    assert [job.id for job in other.lease()] == [job_id]
+    assert shard.lease() == []
+
+
+@pytest.mark.parametrize("broken", [b"", b"\xc1", b"\x80", b"\x81\xa3row\x80"])
+def test_one_that_nobody_can_read_lets_the_others_arrive(shard: Shard, other: Shard, broken: bytes) -> None:
+    ids = shard.add(shard.job(), shard.job())
+    shard.store.depart(ids, "other.0")
+    one, two = packed_of(shard)
+    assert other.store.arrive([one, ("f" * 22, broken), two, two]) == ["arrived", "broken", "arrived", "exists"]
+    assert other.store.verify() == []
+    assert [job.id for job in other.lease(5)] == ids
+
+
+def test_what_was_packed_long_ago_must_be_packed_anew(shard: Shard, other: Shard) -> None:
+    """It may have come, run and been removed meanwhile."""
+    ids = shard.add(shard.job())
+    shard.store.depart(ids, "other.0")
+    old = packed_of(shard)
+    other.now_ms = shard.now_ms = shard.now_ms + 30_001
+    assert other.store.arrive(old) == ["late"]
+    assert {*other.snapshot()} <= {"marks"}
+    assert other.store.arrive(packed_of(shard)) == ["arrived"]
+
+
+def test_pages_behind_those_that_are_stuck(shard: Shard) -> None:
+    ids = shard.add(*(shard.job() for _ in range(5)))
+    shard.store.depart(ids, "other.0")
+    assert [one.id for one in shard.store.departed(2, 2)] == ids[2:4]
+    assert shard.store.departed(2, 5) == []

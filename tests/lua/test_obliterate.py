@@ -95,3 +95,15 @@ def test_other_pools_of_the_server_are_left_alone(shard: Shard) -> None:
     shard.client.set(f"{near}job:x", "theirs")
     empty(shard, "t")
     assert shard.client.delete(f"{near}job:x") == 1
+
+
+def test_a_late_share_of_another_run_begins_none(shard: Shard) -> None:
+    """Two operators at once: the one is done, the shard is open again, and the other's next share comes."""
+    shard.add(*(shard.job() for _ in range(50)))
+    share = shard.store.obliterate("one", force=False, limit=5)
+    while share.word == "more":
+        late = share.cursor
+        share = shard.store.obliterate("two", force=False, cursor=share.cursor, limit=5)
+    ids = shard.add(shard.job())
+    assert shard.store.obliterate("one", force=True, cursor=late, limit=5).word == "done"
+    assert [job.id for job in shard.lease()] == ids

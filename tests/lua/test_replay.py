@@ -77,7 +77,7 @@ def scene(shard: Shard, name: str) -> Act:
         "depart": lambda: [len(store.depart([waiting], "CODE.0"))],
         "departed": lambda: store.departed(),
         "arrive": lambda: [len(store.arrive(packed))],
-        "arrived": lambda: store.arrived([leaving]),
+        "arrived": lambda: store.arrived([(leaving, 1)]),
         "erase": lambda: [len(store.erase("a", [waiting, one.id]))],
         "erase_traces": lambda: [store.erase_traces("a", limit=10**6)[0]],
         "discard": lambda: [len(store.discard([four.id]))],

@@ -83,7 +83,7 @@ def test_a_full_server_that_lost_its_functions_lets_work_end(
     shard.store.extend_lease([], lease_ms=1_000)
     assert "fcall" not in calls(client), "it is not asked again at once"
     client.config_set("maxmemory", "0")
-    fresh = Store(client, shard_keys)
+    fresh = Store(redis.Redis.from_url(server.url), shard_keys)
     fresh.extend_lease([], lease_ms=1_000)
     assert calls(client)["function|load"] == 1
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
+from django.utils import timezone
 
 from queueapp import task
 from queueapp.compat import TaskResultStatus
@@ -106,6 +108,19 @@ def test_it_is_taken_out_of_the_outbox(store: Store, cancel: Any) -> None:
     assert (result.state, result.outcome, result.outbox) == ("ended", "cancelled", "")
     assert OutboxEntry.objects.count() == 0
     assert cancel(result) is False, "it was never there"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_while_a_relay_sends_it_it_is_not_said_to_be_cancelled(store: Store, cancel: Any) -> None:
+    """It would be in the store a moment later, and run."""
+    result = kept()
+    soon = timezone.now() + timedelta(seconds=60)
+    OutboxEntry.objects.update(claim="pass", due=soon)
+    with pytest.raises(NotSentYet):
+        cancel(result)
+    assert OutboxEntry.objects.count() == 1
+    OutboxEntry.objects.update(due=timezone.now())
+    assert cancel(result) is True, "whoever claimed it has died"
 
 
 def test_a_body_that_cancels_its_own_job(store: Store) -> None:

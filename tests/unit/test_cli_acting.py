@@ -116,9 +116,45 @@ def test_ctrl_c_says_what_was_done(scene: Scene, monkeypatch: pytest.MonkeyPatch
 
 def test_a_redrive_takes_a_rate_and_a_place_to_stop(scene: Scene) -> None:
     ids = scene.bury(3)
-    assert ductor("dlq", "retry", "--all", "--pool", "default", "--rate", "0.1", "--yes", "--stop-after", "0", *ids[:1])
+    assert ductor("dlq", "retry", "--rate", "0.1", "--yes", "--stop-after", "0", *ids[:1])
     assert ductor("dlq", "retry", "--tenant", "acme", "--rate", "1000", "--yes") == "2 retried."
     assert states(ids)[0] == "pending"
+
+
+def test_what_ended_before_its_end_fails(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ductor dlq retry … && next` must not go on."""
+    ids = scene.bury(300)
+    discard, calls = Store.discard, []
+
+    def goes_away(self: Store, inner: Sequence[str]) -> list[str]:
+        calls.append(len(inner))
+        if len(calls) % 2 == 0:
+            raise StoreUnavailable("The store is away.")
+        return discard(self, inner)
+
+    monkeypatch.setattr(Store, "discard", goes_away)
+    for which in (["--all", "--pool", "default"], ids):
+        with pytest.raises(CommandError, match=r"\(The store is away\.\)"):
+            ductor("dlq", "discard", "--yes", *which)
+
+
+@pytest.mark.parametrize(
+    ("verb", "option"),
+    [
+        (["cancel"], ["--tenant", "acme"]),
+        (["cancel"], ["--as-of", "5"]),
+        (["cancel"], ["--all"]),
+        (["dlq", "retry"], ["--group", "0123456789ab"]),
+        (["dlq", "discard"], ["--pool", "default"]),
+    ],
+)
+def test_ids_and_conditions_exclude_each_other(scene: Scene, verb: list[str], option: list[str]) -> None:
+    """A condition that is not looked at would be believed."""
+    ids = scene.add(1) if verb == ["cancel"] else scene.bury(1)
+    before = states(ids)
+    with pytest.raises(CommandError, match=f"Ids and {option[0]} exclude each other"):
+        ductor(*verb, *ids, *option, "--yes")
+    assert states(ids) == before
 
 
 def test_a_terminal_has_a_bar_and_a_file_has_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,9 @@
 -- Events: stats arrived; wake w, t; wake:leader i
 -- The second of three steps (depart.lua). The job comes with its own moment of submission, budgets, errors and what its
 -- runs saved, and takes a new place in line; what was parked or scheduled waits for its moment. No front door: an
--- operator wants it here. A repeat finds it. Answers arrived or exists per job.
+-- operator wants it here. A repeat finds it; what an earlier departure from here left goes. Everything is read and
+-- checked before the first write. Answers per job: arrived, exists (it came by this or a later departure), late (packed
+-- so long ago that it may have come and gone), broken (nobody can read it). The last two must be packed anew.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
@@ -22,13 +24,27 @@
 --- @include "due"
 tick()
 next_argument = 4
-local words, fresh, numbers = {}, {}, {}
+local LATE_MS = 30000 -- less than an ended row stays
+local words, fresh, numbers, coming = {}, {}, {}, {}
+local function whole_pack(text)
+  local well, p = pcall(cmsgpack.unpack, text)
+  if not well or type(p) ~= 'table' or type(p.row) ~= 'table' or type(p.task) ~= 'string' then return nil end
+  return type(p.payload) == 'string' and tonumber(p.hop) and tonumber(p.at) and tonumber(p.due) and p or nil
+end
 for i, j in ipairs(next_group(tonumber(ARGV[3]), 2)) do
-  local id = j[1]
-  words[i] = 'exists'
-  if redis.call('EXISTS', P .. 'job:' .. id, P .. 'run:' .. id) == 0 then
-    words[i] = 'arrived'
-    push(fresh, {id = id, packed = cmsgpack.unpack(j[2])})
+  local id, p = j[1], whole_pack(j[2])
+  local v = redis.call('HMGET', P .. 'run:' .. id, 's', 'o', 'hp')
+  local left = v[1] == 'e' and v[2] == 'moved'
+  if not p then
+    words[i] = 'broken'
+  elseif coming[id] or v[1] and not (left and tonumber(v[3] or nil) and tonumber(v[3]) < p.hop)
+    or redis.call('EXISTS', P .. 'job:' .. id) == 1 then
+    words[i] = 'exists'
+  elseif now - p.at > LATE_MS then
+    words[i] = 'late'
+  else
+    words[i], coming[id] = 'arrived', true
+    push(fresh, {id = id, packed = p, left = left})
   end
 end
 
@@ -75,9 +91,13 @@ for i, job in ipairs(fresh) do
   local id, p = job.id, job.packed
   local waits = p.due > now
   local row, text = row_here(p, waits and 0 or seq + i - 1)
+  if job.left then
+    redis.call('DEL', P .. 'run:' .. id)
+    remove_from('ended', id)
+  end
   redis.call('SET', P .. 'job:' .. id, text)
   redis.call('HSET', P .. 'run:' .. id, 's', waits and 's' or 'p', 'a', p.attempts, 'e', p.errors, 'c', p.crashes,
-    'f', p.forgiven, 'rd', math.max(p.due, now), unpack(identity(row)))
+    'f', p.forgiven, 'hp', p.hop, 'rd', math.max(p.due, now), unpack(identity(row)))
   unpack_history(id, p)
   if row.tier == 'c' and not pool.tiers then
     redis.call('HSET', P .. 'conf', 'tiers', 1)

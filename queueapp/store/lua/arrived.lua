@@ -3,11 +3,12 @@
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms
--- Groups: jobs(id)
+-- Groups: jobs(id hop)
 -- Refusals: schema
 -- Events: stats moved; done:<waiter>
--- The last of three steps (depart.lua): the other pool has it. What is left is the row of an ended job that says where
--- it went. Answers one word per id: moved (now or before), already (it was not on its way), gone.
+-- The last of three steps (depart.lua), of the departure of this number: the other pool has it. What is left is the
+-- row of an ended job that says where it went. Answers one word per id: moved (now or before), already (it was not on
+-- its way), gone.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
@@ -22,10 +23,10 @@
 tick()
 next_argument = 4
 local words, left = {}, {}
-for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do
+for i, j in ipairs(next_group(tonumber(ARGV[3]), 2)) do
   local id = j[1]
   local run, word = read_run(id), 'gone'
-  if run and run.s == 'm' and not left[id] then
+  if run and run.s == 'm' and not left[id] and redis.call('HGET', P .. 'run:' .. id, 'hp') == j[2] then
     local row = read_row(id)
     to_ended(id, 'moved', nil, row and row.keys)
     push(moves.unlink, P .. 'errors:' .. id, P .. 'data:' .. id)

@@ -8,9 +8,10 @@
 -- Events: none
 -- The first of three steps to another pool (`to`, its code and shard): from here on nobody runs the job here, and all
 -- that `arrive` needs there stays until `arrived` says that it has come. Whoever dies in between leaves the job in
--- `moving`, where every scheduler finds it. A job with a singleton or a debounce stays: the key is this pool's.
--- Answers one word per id: moving (now or before), held (it has such a key), active, already (it has ended or is dead),
--- gone.
+-- `moving`, where every scheduler finds it. A job with a singleton or a debounce stays: the key is this pool's. Each
+-- departure has a number, one more than the last (run hash, `hp`), which tells the steps of one from those of another
+-- that is long over: a job may come back. Answers one word per id: moving (now or before), held (it has such a key),
+-- active, already (it has ended or is dead), gone.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
@@ -34,6 +35,7 @@ for i, j in ipairs(next_group(tonumber(ARGV[4]), 1)) do
     else
       leave_waiting(id, row, state, run)
       redis.call('HSET', P .. 'run:' .. id, 's', 'm', 'mv', ARGV[3], unpack(not run and identity(row) or {}))
+      redis.call('HINCRBY', P .. 'run:' .. id, 'hp', 1)
       hash_holds_state(id)
       append(moves.add, 'moving', now, id)
       left[id], word = true, 'moving'

@@ -16,6 +16,7 @@ tick()
 local t, gone = ARGV[3], {}
 local OF_TENANT = {
   ['^idem:([^|]+)|'] = true, ['^deb:([^|]+)|'] = true, ['^gcra:t:([^|]+)$'] = true, ['^gcra:l:([^|]+)|'] = true,
+  ['^gcra:dt:([^|]+)$'] = true, ['^gcra:dl:([^|]+)|'] = true,
 }
 local pattern = string.gsub(P, '[%[%]%*%?\\]', '\\%0') .. '*'
 local page = redis.call('SCAN', ARGV[4], 'MATCH', pattern, 'COUNT', ARGV[5])

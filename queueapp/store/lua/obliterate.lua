@@ -17,7 +17,8 @@ local MARK, token, cursor = 'obliterating', ARGV[3], ARGV[5]
 local function answer(word, next_, jobs, keys) return {1, word, next_, jobs, keys} end
 
 if pool.schema ~= MARK then
-  if redis.call('HGET', P .. 'conf', 'obliterated') == token then return answer('done', '0', 0, 0) end
+  -- A share that is not a first one comes to a shard that somebody has emptied and opened meanwhile.
+  if redis.call('HGET', P .. 'conf', 'obliterated') == token or cursor ~= '0' then return answer('done', '0', 0, 0) end
   local running = redis.call('ZCARD', P .. 'active')
   if running > 0 and ARGV[4] ~= '1' then return answer('running', '0', running, 0) end
   redis.call('HSET', P .. 'conf', 'schema', MARK)

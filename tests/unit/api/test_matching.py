@@ -139,3 +139,13 @@ def test_wrong_requests_name_the_field(may: None, ask: Ask, body: dict[str, obje
     assert answer.status_code == 400
     assert set(answer.json()) == set(body)
     assert shards.store("default").verify() == []
+
+
+@pytest.mark.parametrize("path", [CANCEL, RETRY, DISCARD])
+def test_a_task_cannot_be_named_beside_another(may: None, ask: Ask, path: str) -> None:
+    """A name with a line break would be two for the store, the second of which nobody has looked at."""
+    state = "pending" if path == CANCEL else "dead"
+    job = job_in(state, task=host.hidden)
+    answer = ask("POST", path, body={"task": f"{host.ADD}\n{host.hidden.name}"})
+    assert (answer.status_code, "task" in answer.json()) == (400, True)
+    assert state_of(job) == state

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from queueapp.errors import CountChanged, StoreUnavailable
+from queueapp.errors import CountChanged, InvalidOption, StoreUnavailable
 from queueapp.inspection import bulk
 from queueapp.inspection.actions import Done
 from queueapp.inspection.bulk import Pace, cancel_many, discard_many, retry_many
@@ -379,3 +379,34 @@ def test_c125_pause_and_resume_keep_every_job_and_the_order(shard: Shard) -> Non
                 assert shard.lease(5) == [], "nothing starts meanwhile"
     leased = [job.id for _ in range(11) for job in shard.lease(100)]
     assert leased == [job.id for _, _, job in sorted(want, key=lambda row: row[:2])]
+
+
+def test_a_cut_spares_what_came_after_the_moment_that_was_asked_about(scene: Scene) -> None:
+    old = scene.add(2)
+    asked = live(tenant="acme").fixed()
+    while live().fixed().as_of_ms <= asked.as_of_ms + 1:
+        pass  # the moment is one of whole milliseconds
+    new = scene.add(1)
+    leased: list[str] = []
+
+    def leases(_: Done) -> None:
+        leased.extend(job.id for job in scene.lease())
+
+    assert cancel_many(asked, progress=leases).counts == {"cancelled": 2}
+    assert leased == scene.inner(new)
+    assert states(old) == ["cancelled"] * 2
+
+
+def test_with_a_moment_from_outside_nothing_is_cut(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which number of submission belongs to it nobody knows."""
+    monkeypatch.setattr(Store, "cut", lambda *_: pytest.fail("cut"))
+    ids = scene.add(2)
+    moment = live(tenant="acme").fixed().as_of_ms
+    assert cancel_many(live(tenant="acme", as_of_ms=moment)).counts == {"cancelled": 2}
+    assert states(ids) == ["cancelled"] * 2
+
+
+@pytest.mark.parametrize("task", ["a\nb", "a\0", ""])
+def test_what_is_no_name_of_a_task_is_refused(task: str) -> None:
+    with pytest.raises(InvalidOption, match="no name of a task"):
+        live(tasks=(task,))

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 from django.core.management import CommandError, call_command
 
-from queueapp.errors import StoreUnavailable
-from queueapp.inspection.erasure import EVERY, erase, extent
+from queueapp.errors import InvalidOption, StoreUnavailable
+from queueapp.inspection.erasure import EVERY, Erasure, erase, extent
 from queueapp.inspection.jobs import find_jobs
 from queueapp.models import DeadLetterInspection, OutboxEntry, Pool, Schedule, Tenant, TenantLimits
 from queueapp.states import State
@@ -68,8 +68,8 @@ def test_every_place_is_counted_and_emptied(others: list[str]) -> None:
 def test_what_comes_meanwhile_is_left_alone(others: list[str], scene: Scene) -> None:
     came: list[str] = []
 
-    def comes(_: object) -> None:
-        if not came:
+    def comes(so_far: Erasure) -> None:
+        if "pool default" in so_far.places and not came:
             came.extend(scene.add(1))
 
     erase("acme", progress=comes)
@@ -100,8 +100,8 @@ def test_interrupted_the_same_again_does_the_rest(others: list[str], monkeypatch
         erase("acme")
     monkeypatch.undo()
     assert extent("acme").places["pool default"] == 0
-    assert extent("acme").number == 4
-    assert erase("acme").number == 4
+    assert extent("acme").number == 0
+    assert erase("acme").number == 0
 
 
 def test_what_was_on_its_way_is_erased_where_it_arrives(scene: Scene) -> None:
@@ -117,7 +117,7 @@ def test_what_was_on_its_way_is_erased_where_it_arrives(scene: Scene) -> None:
 
 
 def test_the_command_asks_for_the_key(others: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    words = "11 jobs and rows (pool default: 7, outbox default: 1, records of dead letters: 1, schedules: 2)"
+    words = "11 jobs and rows (outbox default: 1, records of dead letters: 1, schedules: 2, pool default: 7)"
     assert ductor("acme", "--dry-run") == f"Would erase {words}. Nothing was changed."
     asked: list[str] = []
 
@@ -131,3 +131,20 @@ def test_the_command_asks_for_the_key(others: list[str], monkeypatch: pytest.Mon
     assert words in asked[0]
     assert ductor("acme", "--yes-erase", "acme").startswith(f"Erased {words}. Its settings stay")
     assert State.MOVING not in EVERY
+
+
+@pytest.mark.parametrize("wrong", ["", " ", "a|b", "_all"])
+def test_what_is_no_key_of_a_tenant_is_refused(others: list[str], wrong: str) -> None:
+    """An empty one, as an unset variable of a shell gives, would be no condition at all."""
+    for act in (extent, erase):
+        with pytest.raises(InvalidOption, match="no key of a tenant"):
+            act(wrong)
+    assert Schedule.objects.count() == 6
+    assert len(find_jobs(others)) == len(others)
+
+
+def test_rows_go_before_the_pools_to_which_they_would_send(others: list[str]) -> None:
+    places: list[str] = []
+    erase("acme", progress=lambda so_far: places.append(list(so_far.places)[-1]))
+    assert places.index("outbox default") < places.index("pool default")
+    assert places.index("schedules") < places.index("pool default")

@@ -31,6 +31,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def _pools() -> None:
+    moving._told.forget()
     for name in ("default", "other"):
         Pool.objects.create(name=name)
 
@@ -116,6 +117,45 @@ def test_the_next_move_goes_on_for_one_that_died(scene: Scene) -> None:
     more = scene.add(1)
     assert move_many(more, to="other").counts == {"moved": 1}
     assert states(ids) == ["moved"] * 2
+
+
+def test_those_that_are_stuck_hold_up_no_other(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no job is let go that the other pool has not said it has."""
+    monkeypatch.setattr(moving, "CHUNK", 2)
+    stuck, more = scene.add(5), scene.add(3)
+    shards.store("default").depart(scene.inner(stuck), "nobody.0")
+    assert move_many(more, to="other").counts == {"moved": 3}
+    assert states([*stuck, *more]) == ["moving"] * 5 + ["moved"] * 3
+    assert run("other") == 3
+
+
+def test_a_target_that_refuses_lets_nothing_go_and_holds_up_no_other(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Pool.objects.create(name="third")
+    first, second = scene.add(1), scene.add(1)
+    arrive = Store.arrive
+
+    def refuses(store: Store, jobs: Any) -> Any:
+        if store.keys.code == shards.keys("other").code:
+            raise StoreUnavailable("full")
+        return arrive(store, jobs)
+
+    monkeypatch.setattr(Store, "arrive", refuses)
+    with pytest.raises(StoreUnavailable):
+        move_many(first, to="other")
+    with pytest.raises(StoreUnavailable):
+        move_many(second, to="third")  # it went, and the other fault is told
+    assert states([*first, *second]) == ["moving", "moved"]
+
+
+def test_there_and_back_again(scene: Scene) -> None:
+    [job_id] = scene.add(1)
+    there = shards.keys("other").public_id(job_id[-22:])
+    assert move_many([job_id], to="other").counts == {"moved": 1}
+    assert move_many([there], to="default").counts == {"moved": 1}
+    assert states([job_id, there]) == ["pending", "moved"]
+    assert run("default") == 1
 
 
 def test_where_nobody_knows_the_pool_they_wait(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:

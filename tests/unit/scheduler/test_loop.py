@@ -48,10 +48,10 @@ class Duties(FakeLead):
     def rerank(self, most: int = 250) -> Reranked:
         return Reranked(moved=0, gone=0, total=0, more=False)
 
-    def departed(self, most: int = 250) -> list[Departed]:
+    def departed(self, most: int = 250, skip: int = 0) -> list[Departed]:
         return []
 
-    def arrived(self, ids: Sequence[str]) -> list[str]:
+    def arrived(self, jobs: Sequence[tuple[str, int]]) -> list[str]:
         return []
 
     def trim(self, **options: int) -> bool:
@@ -239,7 +239,7 @@ def test_a_duty_that_the_store_refuses_holds_up_no_other(lead: FakeLead, caplog:
         def rerank(self, most: int = 250) -> Reranked:
             return Reranked(moved=0, gone=0, total=0, more=False)
 
-        def departed(self, most: int = 250) -> list[Departed]:
+        def departed(self, most: int = 250, skip: int = 0) -> list[Departed]:
             return []
 
         def trim(self, *args: object, **options: object) -> bool:
