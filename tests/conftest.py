@@ -14,6 +14,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -25,7 +26,7 @@ from django.test.utils import override_settings
 from ductor_project.settings import DUCTOR
 from queueapp.errors import NoStore
 from queueapp.producer import outbox
-from queueapp.store import connection, embedded, shards
+from queueapp.store import connection, embedded, scripts, shards
 from queueapp.store.keys import ShardKeys, pool_code
 from queueapp.store.reads import Reads
 from queueapp.store.store import Store
@@ -112,10 +113,20 @@ def namespace(_server_url: str | None) -> Iterator[str]:
             client.close()
 
 
+def _load_functions(client: redis.Redis) -> None:
+    """What a test counts must not hang on which functions the tests before it have loaded, or flushed."""
+    listed: Any = client.execute_command("FUNCTION", "LIST", "LIBRARYNAME", f"{scripts.PREFIX}*")
+    there = {entry[1].decode() for entry in listed}
+    for script in map(scripts.script, scripts.names()):
+        if script.function not in there:
+            client.function_load(script.library.decode(), replace=True)
+
+
 @pytest.fixture
 def redis_client(redis_url: str) -> Iterator[redis.Redis]:
     """A plain client of the tests' server; answers are bytes."""
     client = redis.Redis.from_url(redis_url, protocol=2, socket_timeout=30)
+    _load_functions(client)
     yield client
     client.close()
 

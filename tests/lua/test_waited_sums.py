@@ -292,6 +292,6 @@ def commands(shard: Shard, act: Callable[[], object]) -> list[str]:
         for event in monitor.listen():
             if event["command"].startswith("ECHO"):
                 return seen
-            if not event["command"].startswith("EVALSHA"):
+            if not event["command"].startswith(("FCALL", "FUNCTION")):
                 seen.append(event["command"])
     raise AssertionError

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import redis
 import redis.asyncio.connection
 import redis.connection
 from django.conf import settings as django_settings
@@ -85,7 +86,8 @@ class RoundTrips:
 
 
 @pytest.fixture
-def round_trips(monkeypatch: pytest.MonkeyPatch) -> RoundTrips:
+def round_trips(monkeypatch: pytest.MonkeyPatch, redis_client: redis.Redis) -> RoundTrips:
+    """Counts from here on; the functions are loaded by then."""
     counted = RoundTrips()
 
     def count(kind: Any) -> None:
