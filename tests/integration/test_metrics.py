@@ -213,9 +213,8 @@ def test_a_stack_serves_one_page_for_all_its_processes(manage: Manage, store: St
     done = {"pool": "default", "tenant": "acme"}
     until(lambda: total(scrape(running), "ductor_tasks_completed_total", **done) == 200)
     until(lambda: value(scrape(running), "ductor_pending_tasks", **HERE) == 0, what="the store to be read again")
-    seen = scrape(running)
-    assert value(seen, "ductor_scheduler_is_leader", **HERE) == 1
-    assert value(seen, "ductor_scheduler_leader_transitions_total", **HERE) == 1
+    until(lambda: value(scrape(running), "ductor_scheduler_is_leader", **HERE) == 1, what="a leader")
+    assert value(scrape(running), "ductor_scheduler_leader_transitions_total", **HERE) == 1
     pids = [int(entry.info["pid"]) for entry in reads.overview().workers]
     assert len(pids) == 2
     os.kill(pids[0], signal.SIGKILL)
