@@ -95,6 +95,15 @@ def held(directory: Path) -> Iterator[embedded.EmbeddedServer]:
             embedded.socket_path(directory).unlink(missing_ok=True)
 
 
+SWALLOWING = frozenset({"__del__", "remove", "_remove"})
+"""Functions that Python calls when an object goes, and whose exceptions it only prints: `weakref` has such ones."""
+SOON_S = 0.05
+
+
 def _leave(number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends the program as Ctrl-C does: through every `finally`."""
+    """SIGTERM ends the program as Ctrl-C does, through every `finally`; where that would be swallowed, a moment later."""
+    if frame is not None and frame.f_code.co_name in SWALLOWING:
+        signal.signal(signal.SIGALRM, _leave)
+        signal.setitimer(signal.ITIMER_REAL, SOON_S)
+        return
     raise KeyboardInterrupt

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -193,3 +196,26 @@ def test_a_pool_of_a_benchmark_dispatches_as_it_is_told(redis_url: str, way: str
     assert sorted(leased) == ids
     assert (leased == ids) == (way == "none"), "the control arm alone takes them as they came"
     assert threading.active_count() == before
+
+
+def test_a_signal_that_falls_into_a_callback_of_a_weak_reference_is_not_lost() -> None:
+    """Python prints what such a callback raises, and goes on."""
+    program = """
+import os, signal, time, weakref
+from queueapp.bench.ground import _leave
+signal.signal(signal.SIGTERM, _leave)
+class Thing: pass
+def remove(_): os.kill(os.getpid(), signal.SIGTERM)
+thing = Thing()
+reference = weakref.ref(thing, remove)
+try:
+    del thing
+    time.sleep(20)
+except KeyboardInterrupt:
+    print("ended")
+"""
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "ductor_project.settings"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False, env=environment
+    )
+    assert (done.stdout, done.returncode) == ("ended\n", 0), done.stderr
