@@ -101,7 +101,7 @@ SOON_S = 0.05
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends the program as Ctrl-C does, through every `finally`; where that would be swallowed, a moment later."""
+    """SIGTERM ends the program as Ctrl-C does, through every `finally`; where that would be lost, a moment later."""
     if frame is not None and frame.f_code.co_name in SWALLOWING:
         signal.signal(signal.SIGALRM, _leave)
         signal.setitimer(signal.ITIMER_REAL, SOON_S)
