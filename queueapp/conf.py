@@ -101,8 +101,9 @@ class Settings:
     """Between two renewals of it; 0 is a third of `LEADER_TTL_SECONDS`."""
     leader_retry_ms: int = 1_000
     """Between two tries of a standby scheduler."""
-    leader_presence: str = "off"
-    """How standbys notice a dead leader early; "off": only the lease decides."""
+    leader_presence: str = "auto"
+    """How the death of a leader or a worker shows at once: a subscription with SUBSCRIBE ("pubsub", what "auto" takes)
+    or SSUBSCRIBE ("shard"). "off": only leases decide."""
     replay_window_ms: int = 60_000
     """How long an ended job stays at least, so that a repeated call finds it."""
 
@@ -144,6 +145,16 @@ def load(raw: object) -> tuple[Settings, list[SettingFault]]:
                 f'DUCTOR["LEADER_RENEW_SECONDS"] ({loaded.leader_renew_ms / 1000:g}) is not below '
                 f"LEADER_TTL_SECONDS ({loaded.leader_ttl_ms / 1000:g}).",
                 "A lease must be renewed before it ends: leave it out for a third of the TTL.",
+            )
+        )
+    if loaded.leader_retry_ms > loaded.leader_ttl_ms:
+        faults.append(
+            SettingFault(
+                "LEADER_RETRY_SECONDS",
+                "queueapp.E161",
+                f'DUCTOR["LEADER_RETRY_SECONDS"] ({loaded.leader_retry_ms / 1000:g}) is above '
+                f"LEADER_TTL_SECONDS ({loaded.leader_ttl_ms / 1000:g}).",
+                "A standby that asks less often than a lease lasts leaves the pool without a leader: lower it.",
             )
         )
     if loaded.redis_url is not None and loaded.cache_alias is not None:

@@ -7,7 +7,8 @@ compares it with the headers of the scripts.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 
 class DuctorError(Exception):
@@ -135,6 +136,8 @@ class StoreError(DuctorError):
     """The store refused a command or answered what it must not answer."""
 
     code = "store_error"
+    detail: Sequence[Any] = ()
+    """What a script said beside the code of its refusal."""
 
 
 class StoreUnavailable(StoreError):
@@ -202,6 +205,27 @@ class LeaseHeld(StoreError):
 
     code = "held"
 
+    @property
+    def left_ms(self) -> int:
+        """Until the lease ends, unless it is renewed."""
+        return int(self.detail[0]) if self.detail else 0
+
+    @property
+    def watched(self) -> bool:
+        """Should its holder die, asking again shows it before the lease ends."""
+        return len(self.detail) > 1 and self.detail[1] == 1
+
+
+class LeaderAbsent(StoreError):
+    """The holder of the lease of leadership shows no sign of life; whoever asks once more soon may take the lease."""
+
+    code = "absent"
+
+    @property
+    def again_ms(self) -> int:
+        """After so long."""
+        return int(self.detail[0]) if self.detail else 0
+
 
 class OldVersion(StoreError):
     """A configuration older than the one in force; nothing was changed."""
@@ -254,6 +278,18 @@ class Concealed(DuctorError):
     code = "concealed"
 
 
+class StaleWriter(DuctorError):
+    """A newer run has written this row of the host's; nothing was written."""
+
+    code = "stale_writer"
+
+
+class UnfencedWrite(DuctorError):
+    """A fenced row was about to be written without saying under which fence."""
+
+    code = "unfenced_write"
+
+
 class WaitTimeout(DuctorError, TimeoutError):
     """The result did not come within the time given to `wait`."""
 
@@ -267,5 +303,6 @@ class NotSentYet(DuctorError, RuntimeError):
 
 
 REFUSALS: dict[str, type[StoreError]] = {
-    cls.code: cls for cls in (SchemaMismatch, StaleCall, Fenced, OrderChanged, LeaseHeld, OldVersion, PolicyBusy)
+    cls.code: cls
+    for cls in (SchemaMismatch, StaleCall, Fenced, OrderChanged, LeaseHeld, LeaderAbsent, OldVersion, PolicyBusy)
 }

@@ -148,6 +148,11 @@ LEADER_TRANSITIONS = Counter(
     "Terms of leadership that schedulers began.",
     ["pool", "shard"],
 )
+LEADER_FENCED = Counter(
+    "ductor_scheduler_fenced_total",
+    "Renewals and writes of schedulers that the store refused, because another term had begun.",
+    ["pool", "shard"],
+)
 ENQUEUE_FAILED = Counter(
     "ductor_enqueue_failed_total",
     "Jobs that the store did not accept after their transaction had committed.",
@@ -193,6 +198,7 @@ INSTRUMENTS = (
     WORKER_BUSY,
     WORKER_SLOTS,
     LEADER_TRANSITIONS,
+    LEADER_FENCED,
     ENQUEUE_FAILED,
     FRONT_DOOR,
     OUTBOX_ENTRIES,
@@ -209,6 +215,11 @@ FIRING_OUTCOMES = ("fired", "late", "skipped", "missed", "refused")
 def terms_begun(pool: str) -> Counter:
     """The counter of a pool's terms; asking for it makes it exist at zero."""
     return LEADER_TRANSITIONS.labels(pool, SHARD)
+
+
+def terms_fenced(pool: str) -> Counter:
+    """The counter of what was refused under a pool's ended terms; asking for it makes it exist at zero."""
+    return LEADER_FENCED.labels(pool, SHARD)
 
 
 def front_door(pool: str, outcome: str) -> None:

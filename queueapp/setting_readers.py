@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
@@ -58,17 +58,10 @@ def read(raw: object) -> tuple[dict[str, object], list[SettingFault]]:
             continue
         try:
             values[reader.field] = reader.read(value)
-        except NotYetThere as error:
-            message = f'DUCTOR["{name}"] = {_shown(value, name)} is not there yet.'
-            faults.append(SettingFault(name, "queueapp.E102", message, f"Now it can be {error}."))
         except ValueError as error:
             message = f'DUCTOR["{name}"] is {_shown(value, name)}.'
             faults.append(SettingFault(name, f"queueapp.E{reader.number}", message, f"It must be {error}."))
     return values, faults
-
-
-class NotYetThere(ValueError):
-    """A value that is planned for a later release."""
 
 
 def _not_known(name: object) -> SettingFault:
@@ -140,10 +133,8 @@ def _form(form: re.Pattern[str], words: str) -> Read:
     return read_form
 
 
-def _choice(*choices: str, later: Sequence[str] = ()) -> Read:
+def _choice(*choices: str) -> Read:
     def read_choice(value: object) -> str:
-        if value in later:
-            raise NotYetThere(" or ".join(repr(choice) for choice in choices))
         if value not in choices:
             raise ValueError(" or ".join(repr(choice) for choice in choices))
         return str(value)
@@ -310,7 +301,7 @@ READERS: dict[str, Reader] = {
     "LEADER_TTL_SECONDS": Reader(128, "leader_ttl_ms", _duration(0.2, 60)),
     "LEADER_RENEW_SECONDS": Reader(129, "leader_renew_ms", _duration(0.05, 60)),
     "LEADER_RETRY_SECONDS": Reader(130, "leader_retry_ms", _duration(0.05, 60)),
-    "LEADER_PRESENCE": Reader(131, "leader_presence", _choice("off", later=("auto", "pubsub", "shard"))),
+    "LEADER_PRESENCE": Reader(131, "leader_presence", _choice("auto", "pubsub", "shard", "off")),
     "REPLAY_WINDOW_SECONDS": Reader(132, "replay_window_ms", _duration(1, _DAY_S)),
     "RESULT_TTL": Reader(133, "result_ttl_ms", _duration(0, 3650 * _DAY_S)),
     "RESULT_MAX": Reader(134, "result_max", _whole(0, 100_000_000)),

@@ -8,7 +8,7 @@ costs the others nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from django.contrib import admin, messages
@@ -19,7 +19,7 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from queueapp.admin.choosing import MOST, Chosen, number, read_chosen
-from queueapp.admin.pages import DISCARD, OPERATE, choose_pool, draw
+from queueapp.admin.pages import acting_pool, draw
 from queueapp.admin.records import record, username
 from queueapp.admin.showing import moment_ms
 from queueapp.errors import CountChanged, DuctorError
@@ -27,6 +27,7 @@ from queueapp.inspection import bulk
 from queueapp.inspection.actions import Done
 from queueapp.inspection.selection import NOT_ENDED, Selection
 from queueapp.models import DeadLetters, Jobs
+from queueapp.permissions import DISCARD_JOB, OPERATE_JOB
 from queueapp.states import State
 
 SHOWN = 20
@@ -64,7 +65,7 @@ def _retry(asked: Any, **how: Any) -> Done:
 
 RETRY = Verb(
     name="retry",
-    needs=OPERATE,
+    needs=OPERATE_JOB,
     title=_("Retry dead letters"),
     button=_("Retry"),
     meaning=_("They go back to work with fresh budgets, in their tenant's line behind its other jobs."),
@@ -72,7 +73,7 @@ RETRY = Verb(
 )
 DISCARDING = Verb(
     name="discard",
-    needs=DISCARD,
+    needs=DISCARD_JOB,
     title=_("Discard dead letters"),
     button=_("Discard"),
     meaning=_("They end for good. Their arguments are deleted; nothing brings them back."),
@@ -81,7 +82,7 @@ DISCARDING = Verb(
 )
 CANCEL = Verb(
     name="cancel",
-    needs=OPERATE,
+    needs=OPERATE_JOB,
     title=_("Cancel jobs"),
     button=_("Cancel jobs"),
     meaning=_("Waiting ones end without having run. One that runs is told to stop; it ends when its body is through."),
@@ -93,11 +94,15 @@ CANCEL = Verb(
 
 def confirm_or_act(owner: admin.ModelAdmin[Any], request: HttpRequest, verb: Verb, *, back: str) -> HttpResponse:
     """The view behind every action. `back` is where it ends; the form's `next` comes first."""
-    choice = choose_pool(request)
-    chosen = read_chosen(request, choice.chosen, verb.states)
     back = _next(request) or back
-    if choice.fault:
-        messages.error(request, choice.fault)
+    try:
+        pool = acting_pool(request)
+        chosen = read_chosen(request, pool, verb.states)
+    except DuctorError as error:
+        messages.error(request, str(error))
+        return HttpResponseRedirect(back)
+    if chosen.none:
+        messages.warning(request, gettext("No job was chosen, so that nothing was changed."))
         return HttpResponseRedirect(back)
     shown = number(request.POST, "shown", most=2**53)
     phrase, typed = f"{verb.name} {shown}", request.POST.get("typed", "").strip()
@@ -109,8 +114,7 @@ def confirm_or_act(owner: admin.ModelAdmin[Any], request: HttpRequest, verb: Ver
             except CountChanged as error:  # asked anew, with the number of now
                 messages.warning(request, str(error))
                 mistyped = False
-        if chosen.everything:
-            chosen = replace(chosen, selection=chosen.selection.fixed())
+        chosen = chosen.fixed()
         total, exact = chosen.count()
     except DuctorError as error:
         messages.error(request, str(error))
@@ -126,8 +130,8 @@ def confirm_or_act(owner: admin.ModelAdmin[Any], request: HttpRequest, verb: Ver
         {
             "verb": verb,
             "selection": chosen,
-            "parameters": _parameters(chosen.selection, verb),
-            "conditions": _conditions(chosen.selection, verb),
+            "parameters": _parameters(chosen, verb),
+            "conditions": _conditions(chosen.selection, verb) if chosen.selection is not None else (),
             "total": total,
             "exact": exact,
             "most": MOST,
@@ -144,9 +148,6 @@ def confirm_or_act(owner: admin.ModelAdmin[Any], request: HttpRequest, verb: Ver
 
 def _act(request: HttpRequest, verb: Verb, chosen: Chosen, back: str, shown: int) -> HttpResponse:
     note = request.POST.get("note", "").strip()[:NOTE_MOST]
-    if not chosen.everything and not chosen.ids:
-        messages.warning(request, gettext("No job was chosen, so that nothing was changed."))
-        return HttpResponseRedirect(back)
     done = verb.act()(
         chosen.asked,
         by=username(request),
@@ -173,7 +174,7 @@ def _act(request: HttpRequest, verb: Verb, chosen: Chosen, back: str, shown: int
         )
     what = f"{verb.name}: {done.summary()}"
     if chosen.everything:
-        asked = {name: value for name, value in _parameters(chosen.selection, verb).items() if name != "pool"}
+        asked = {name: value for name, value in _parameters(chosen, verb).items() if name != "pool"}
         what += f" ({', '.join(f'{name}={value}' for name, value in asked.items()) or 'no filter'})"
     if note:
         what += f" {note}"
@@ -187,8 +188,10 @@ def _act(request: HttpRequest, verb: Verb, chosen: Chosen, back: str, shown: int
     return HttpResponseRedirect(back)
 
 
-def _parameters(selection: Selection, verb: Verb) -> dict[str, str]:
-    """The selection as fields that `read_chosen` reads; empty ones are left out."""
+def _parameters(chosen: Chosen, verb: Verb) -> dict[str, str]:
+    """What was chosen as fields that `read_chosen` reads, but for the ids; empty ones are left out."""
+    if (selection := chosen.selection) is None:
+        return {"pool": chosen.pool}
     fields = {
         "pool": selection.pool,
         "state": selection.states[0].value if selection.states != verb.states else "",

@@ -1,15 +1,21 @@
-"""Which jobs a form means: those that were ticked, those of the page, or all dead letters that match a filter."""
+"""Which jobs a form means: those that were ticked, those of the page, or all that match a filter.
+
+An address that only shows something may say anything: what is no value of a field is none. A form that acts may not:
+a field or a value that nobody knows, left out, would make it act on more than was meant, so it is refused by name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Literal, cast, get_args
+from dataclasses import asdict, dataclass, replace
+from typing import Literal, get_args
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, QueryDict
+from django.utils.translation import gettext
 
-from queueapp.inspection.deadletters import Filter
+from queueapp.errors import InvalidOption
+from queueapp.inspection.deadletters import EVERY, Filter
 from queueapp.inspection.selection import PAGES_OF_REQUEST, Selection, count
 from queueapp.states import State
 
@@ -20,6 +26,17 @@ OFFSET_MOST = 10_000_000
 WORD_MOST = 512
 
 Scope = Literal["ticked", "page", "all"]
+LISTS = frozenset({"ids", "page_ids"})
+OF_FORMS = frozenset({"csrfmiddlewaretoken", "confirmed", "next", "typed"})
+KNOWN = (
+    OF_FORMS
+    | LISTS
+    | {
+        *("scope", "shown", "note", "per"),
+        *("pool", "state", "tenant", "lane", "task", "reason", "group", "before"),
+    }
+)
+"""The fields of a form that acts on jobs."""
 
 
 def read_filter(given: QueryDict) -> Filter:
@@ -30,6 +47,35 @@ def read_filter(given: QueryDict) -> Filter:
         reason=word(given, "reason"),
         group=word(given, "group"),
         before_ms=number(given, "before", most=2**53),
+    )
+
+
+def refuse_unknown(posted: QueryDict, known: frozenset[str]) -> None:
+    """Raises InvalidOption for a field that there is not, and for one that stands there twice with two values."""
+    for name, values in posted.lists():
+        if name not in known:
+            raise InvalidOption(
+                gettext("The form has a field “%(name)s”, which nobody knows. Nothing was changed.")
+                % {"name": name[:60]}
+            )
+        if name not in LISTS and len(set(values)) > 1:
+            raise InvalidOption(
+                gettext("The form has the field “%(name)s” twice. Nothing was changed.") % {"name": name}
+            )
+
+
+def posted_word(posted: QueryDict, name: str) -> str:
+    """The text of a form that acts. Raises InvalidOption for one that `word` would change into another."""
+    text, found = posted.get(name, ""), word(posted, name)
+    if found != text.strip() or (text and not found):
+        raise _refused(name, text)
+    return found
+
+
+def _refused(name: str, text: str) -> InvalidOption:
+    return InvalidOption(
+        gettext("%(name)s is “%(value)s”: there is no such one. Nothing was changed.")
+        % {"name": name, "value": text[:60]}
     )
 
 
@@ -64,28 +110,38 @@ def page_size(given: QueryDict) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """What a form means in one pool. `ids` are public ids, at most `MOST`; unused when all that match are meant."""
+    """What a form means in one pool: public ids, at most `MOST`, or all that match."""
 
     pool: str
-    scope: Scope
-    ids: tuple[str, ...]
-    selection: Selection
-    filter: Filter
+    ids: tuple[str, ...] = ()
+    selection: Selection | None = None
+    """None: the ids are meant."""
+    filter: Filter = EVERY
+    """The selection, as far as dead letters are concerned."""
     surplus: int = 0
     """Ids beyond `MOST` that the form named; they are left alone."""
 
     @property
     def everything(self) -> bool:
-        return self.scope == "all"
+        return self.selection is not None
+
+    @property
+    def none(self) -> bool:
+        """Nothing was chosen."""
+        return self.selection is None and not self.ids
 
     @property
     def asked(self) -> Selection | tuple[str, ...]:
         """What an action of `inspection.bulk` takes."""
-        return self.selection if self.everything else self.ids
+        return self.ids if self.selection is None else self.selection
+
+    def fixed(self) -> Chosen:
+        """The same with the moment as of which all that match are meant. Asks the store."""
+        return self if self.selection is None else replace(self, selection=self.selection.fixed())
 
     def count(self) -> tuple[int, bool]:
         """How many jobs match, and whether that is exact. Asks the store when all that match are meant."""
-        if not self.everything:
+        if self.selection is None:
             return len(self.ids), True
         found = count(self.selection, pages=PAGES_OF_REQUEST)
         return found.number, found.exact
@@ -94,28 +150,39 @@ class Chosen:
 def read_chosen(request: HttpRequest, pool: str, states: tuple[State, ...]) -> Chosen:
     """What a posted form means: `scope`, `ids` (ticked) and `page_ids`, several in a field or one in each. `states` are
     those of which all that match may be meant; the form may name one of them.
+
+    Conditions are looked at only where all that match are meant. Raises InvalidOption for what nobody knows.
     """
-    given = request.POST.get("scope", "ticked")
-    scope = cast("Scope", given) if given in get_args(Scope) else "ticked"
-    fields = request.POST.getlist("page_ids" if scope == "page" else "ids")
-    ids = _distinct(part for field in fields for part in field.split())
-    filter, state = read_filter(request.POST), word(request.POST, "state")
+    posted = request.POST
+    refuse_unknown(posted, KNOWN)
+    scope = posted.get("scope", "ticked")
+    if scope not in get_args(Scope):
+        raise _refused("scope", scope)
+    if scope != "all":
+        fields = posted.getlist("page_ids" if scope == "page" else "ids")
+        ids = _distinct(part for field in fields for part in field.split())
+        return Chosen(pool=pool, ids=ids[:MOST], surplus=max(0, len(ids) - MOST))
+    state, before, text = posted_word(posted, "state"), number(posted, "before", most=2**53), posted.get("before", "")
+    if state and state not in states:
+        raise _refused("state", state)
+    if text and not before:
+        raise _refused("before", text)
+    tenant, lane, task, reason, group = (
+        posted_word(posted, name) for name in ("tenant", "lane", "task", "reason", "group")
+    )
     return Chosen(
         pool=pool,
-        scope=scope,
-        ids=ids[:MOST],
         selection=Selection(
             pool=pool,
-            states=(State(state),) if state in states else states,
-            tenant=filter.tenant,
-            lane=word(request.POST, "lane"),
-            tasks=(filter.task,) if filter.task else (),
-            reason=filter.reason,
-            group=filter.group,
-            as_of_ms=filter.before_ms,
+            states=(State(state),) if state else states,
+            tenant=tenant,
+            lane=lane,
+            tasks=(task,) if task else (),
+            reason=reason,
+            group=group,
+            as_of_ms=before,
         ),
-        filter=filter,
-        surplus=max(0, len(ids) - MOST),
+        filter=Filter(tenant=tenant, task=task, reason=reason, group=group, before_ms=before),
     )
 
 

@@ -20,10 +20,11 @@ from queueapp.admin.choosing import (
     page_size,
     read_filter,
 )
-from queueapp.admin.pages import ACT, CONTENTS, DISCARD, LOOK, OPERATE, Pages, allowed, choose_pool, draw
+from queueapp.admin.pages import POST, Pages, allowed, choose_pool, draw
 from queueapp.admin.showing import job_row, moment, moment_ms
 from queueapp.inspection.deadletters import dead_groups, dead_letters
 from queueapp.models import DeadLetters
+from queueapp.permissions import DISCARD_JOB, OPERATE_JOB, VIEW_OPERATIONS, VIEW_PAYLOAD
 
 GROUPS_PER_PAGE = 25
 
@@ -36,9 +37,9 @@ class DeadLettersAdmin(Pages):
         return [
             self.route("", self.list_page, "changelist"),
             self.route("groups/", self.groups_page, "groups"),
-            self.route("retry/", self.retry, "retry", needs=(LOOK, OPERATE), methods=ACT),
-            self.route("discard/", self.discard, "discard", needs=(LOOK, DISCARD), methods=ACT),
-            self.route("export/", self.export, "export", methods=ACT),
+            self.route("retry/", self.retry, "retry", needs=(VIEW_OPERATIONS, OPERATE_JOB), methods=POST),
+            self.route("discard/", self.discard, "discard", needs=(VIEW_OPERATIONS, DISCARD_JOB), methods=POST),
+            self.route("export/", self.export, "export", methods=POST),
         ]
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
@@ -47,7 +48,7 @@ class DeadLettersAdmin(Pages):
         offset = number(request.GET, "offset", most=OFFSET_MOST)
         per = page_size(request.GET)
         answer = choice.ask(lambda pool: dead_letters(pool, wanted, offset=offset, count=per))
-        contents = allowed(request, CONTENTS)
+        contents = allowed(request, VIEW_PAYLOAD)
         context: dict[str, Any] = {
             "choice": choice,
             "fault": answer.fault,
@@ -55,8 +56,8 @@ class DeadLettersAdmin(Pages):
             "per": per,
             "sizes": PAGE_SIZES,
             "contents": contents,
-            "may_retry": allowed(request, OPERATE),
-            "may_discard": allowed(request, DISCARD),
+            "may_retry": allowed(request, OPERATE_JOB),
+            "may_discard": allowed(request, DISCARD_JOB),
             "most": MOST,
             "export_most": export.MOST,
             "here": request.get_full_path(),
@@ -82,7 +83,7 @@ class DeadLettersAdmin(Pages):
         choice = choose_pool(request)
         offset = number(request.GET, "offset", most=OFFSET_MOST)
         answer = choice.ask(lambda pool: dead_groups(pool, offset=offset, count=GROUPS_PER_PAGE))
-        contents = allowed(request, CONTENTS)
+        contents = allowed(request, VIEW_PAYLOAD)
         groups, total = answer.value or ([], 0)
         following = offset + GROUPS_PER_PAGE
         context = {
@@ -117,7 +118,7 @@ class DeadLettersAdmin(Pages):
         return acting.confirm_or_act(self, request, acting.DISCARDING, back=self._list(request))
 
     def export(self, request: HttpRequest) -> HttpResponseBase:
-        return export.export(request, back=self._list(request), contents=allowed(request, CONTENTS))
+        return export.export(request, back=self._list(request), contents=allowed(request, VIEW_PAYLOAD))
 
     def url(self, name: str) -> str:
         return reverse(f"admin:queueapp_deadletters_{name}", current_app=self.admin_site.name)

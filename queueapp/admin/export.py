@@ -18,7 +18,7 @@ from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect, Str
 from django.utils.translation import gettext as _
 
 from queueapp.admin.choosing import Chosen, read_chosen
-from queueapp.admin.pages import choose_pool
+from queueapp.admin.pages import acting_pool
 from queueapp.admin.records import record, username
 from queueapp.errors import DuctorError
 from queueapp.inspection.actions import record_export
@@ -34,10 +34,16 @@ BATCH = 100
 
 def export(request: HttpRequest, *, back: str, contents: bool) -> HttpResponseBase:
     """The file; `back` with a message when the store is away or nothing was chosen. `contents`: with the arguments."""
-    choice = choose_pool(request)
-    chosen = read_chosen(request, choice.chosen, (State.DEAD,))
-    if choice.fault or not (chosen.everything or chosen.ids):
-        messages.error(request, choice.fault or _("No job was chosen, so that nothing was exported."))
+    try:
+        chosen = read_chosen(request, acting_pool(request), (State.DEAD,))
+    except DuctorError as error:
+        messages.error(request, str(error))
+        return HttpResponseRedirect(back)
+    if chosen.selection is not None and chosen.selection.lane:
+        messages.error(request, _("Dead letters cannot be exported by lane. Nothing was exported."))
+        return HttpResponseRedirect(back)
+    if chosen.none:
+        messages.error(request, _("No job was chosen, so that nothing was exported."))
         return HttpResponseRedirect(back)
     what = "all that match" if chosen.everything else f"{len(chosen.ids)} chosen"
     record(request, DeadLetters, f"dead letters of {chosen.pool}", f"export: {what}")

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from queueapp.admin import acting
 from queueapp.admin.choosing import PAGE_SIZES, address, page_size, word
-from queueapp.admin.pages import ACT, CONTENTS, DISCARD, LOOK, OPERATE, Pages, allowed, ask, choose_pool, draw
+from queueapp.admin.pages import POST, Pages, allowed, ask, choose_pool, draw
 from queueapp.admin.records import record, username
 from queueapp.admin.showing import attempts, facts, job_row, job_url, moment, pretty
 from queueapp.inspection.actions import record_note
@@ -21,6 +21,7 @@ from queueapp.inspection.estimates import in_words
 from queueapp.inspection.explain import GONE, Why, explain, not_sent
 from queueapp.inspection.jobs import JobView, find_job, list_jobs
 from queueapp.models import DeadLetterInspection, Jobs
+from queueapp.permissions import DISCARD_JOB, OPERATE_JOB, VIEW_OPERATIONS, VIEW_PAYLOAD
 from queueapp.states import State
 
 HISTORY_SHOWN = 50
@@ -33,9 +34,9 @@ class JobsAdmin(Pages):
     def get_urls(self) -> list[URLPattern]:
         return [
             self.route("", self.list_page, "changelist"),
-            self.route("cancel/", self.cancel, "cancel", needs=(LOOK, OPERATE), methods=ACT),
+            self.route("cancel/", self.cancel, "cancel", needs=(VIEW_OPERATIONS, OPERATE_JOB), methods=POST),
             self.route("<str:job_id>/", self.job_page, "change"),
-            self.route("<str:job_id>/note/", self.note, "note", needs=(LOOK, OPERATE), methods=ACT),
+            self.route("<str:job_id>/note/", self.note, "note", needs=(VIEW_OPERATIONS, OPERATE_JOB), methods=POST),
         ]
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
@@ -44,6 +45,8 @@ class JobsAdmin(Pages):
             return HttpResponseRedirect(job_url(request, sought))
         choice, per = choose_pool(request), page_size(request.GET)
         state = word(request.GET, "state")
+        if state and state not in set(State):
+            messages.warning(request, _("There is no state “%(state)s”.") % {"state": state[:60]})
         state = State(state) if state in set(State) else State.ACTIVE
         tenant, task = word(request.GET, "tenant"), word(request.GET, "task")
         cursor = word(request.GET, "cursor")
@@ -60,7 +63,7 @@ class JobsAdmin(Pages):
             "task": task,
             "per": per,
             "sizes": PAGE_SIZES,
-            "may_act": allowed(request, OPERATE) and (state.waits or state in (State.ACTIVE, State.DEAD)),
+            "may_act": allowed(request, OPERATE_JOB) and (state.waits or state in (State.ACTIVE, State.DEAD)),
             "may_cancel": state.waits or state is State.ACTIVE,
             "may_retry": state is State.DEAD,
             "here": request.get_full_path(),
@@ -77,7 +80,7 @@ class JobsAdmin(Pages):
     def job_page(self, request: HttpRequest, job_id: str) -> HttpResponse:
         """What is known of a job: facts and attempts; contents for those who may see them; what people did to it."""
         public_id = unquote(job_id).replace("\0", "")
-        contents = allowed(request, CONTENTS)
+        contents = allowed(request, VIEW_PAYLOAD)
         answer = ask(lambda: (find_job(public_id), explain(public_id, contents=contents)))
         job, why = answer.value or (None, not_sent(public_id))
         context: dict[str, Any] = {
@@ -94,10 +97,10 @@ class JobsAdmin(Pages):
             dead, live = job.state == State.DEAD, job.record.state.waits or job.record.state is State.ACTIVE
             context |= {
                 "dead": dead,
-                "may_cancel": live and not job.cancelling and allowed(request, OPERATE),
-                "may_retry": dead and allowed(request, OPERATE),
-                "may_discard": dead and allowed(request, DISCARD),
-                "may_note": dead and allowed(request, OPERATE),
+                "may_cancel": live and not job.cancelling and allowed(request, OPERATE_JOB),
+                "may_retry": dead and allowed(request, OPERATE_JOB),
+                "may_discard": dead and allowed(request, DISCARD_JOB),
+                "may_note": dead and allowed(request, OPERATE_JOB),
                 "facts": facts(job),
                 "attempts": attempts(job, contents=contents),
                 "group_url": address(

@@ -17,16 +17,18 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from queueapp import sync
-from queueapp.admin.choosing import word
+from queueapp.admin.choosing import OF_FORMS, posted_word, refuse_unknown, word
 from queueapp.admin.pages import choose_pool, draw
 from queueapp.admin.records import record
-from queueapp.errors import DuctorError
+from queueapp.errors import DuctorError, InvalidOption
 from queueapp.inspection.draining import left, pause
 from queueapp.inspection.obliteration import obliterate
 from queueapp.models import Operations
 
 MOST_S = 20.0
 """How long one request removes jobs."""
+KNOWN = OF_FORMS | {"verb", "tenant", "lane", "force"}
+"""The fields of its forms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +72,16 @@ def operate(owner: admin.ModelAdmin[Any], request: HttpRequest, pool: str, *, ba
     choice = choose_pool(request)
     if pool not in choice.names:
         raise Http404(gettext("There is no pool of this name."))
-    verb, tenant, lane = word(request.POST, "verb"), word(request.POST, "tenant"), word(request.POST, "lane")
+    verb = word(request.POST, "verb")
     operation = OPERATIONS.get(verb)
     if choice.fault and verb not in ("pause", "resume"):  # those are saved, and act when the store is back
         messages.error(request, choice.fault)
+        return HttpResponseRedirect(back)
+    try:
+        refuse_unknown(request.POST, KNOWN)
+        tenant, lane = (posted_word(request.POST, name) for name in ("tenant", "lane"))
+    except InvalidOption as error:
+        messages.error(request, str(error))
         return HttpResponseRedirect(back)
     if operation is None:
         messages.warning(request, gettext("Nothing was chosen, so that nothing was changed."))

@@ -13,11 +13,12 @@ from django.utils.translation import gettext as _
 from queueapp.admin import operating
 from queueapp.admin.choosing import OFFSET_MOST, address, number
 from queueapp.admin.operating import OPERATIONS
-from queueapp.admin.pages import ACT, LOOK, OPERATE_POOL, Pages, allowed, choose_pool, draw
+from queueapp.admin.pages import POST, Pages, allowed, choose_pool, draw
 from queueapp.admin.showing import span
 from queueapp.conf import settings
 from queueapp.inspection.overview import LIVE_MS, WorkerStatus, pool_status
 from queueapp.models import Operations
+from queueapp.permissions import OPERATE_POOL, VIEW_OPERATIONS
 from queueapp.store.census import Sizes, census
 
 POOLS_PER_PAGE = 100
@@ -56,7 +57,9 @@ class OperationsAdmin(Pages):
         return [
             self.route("", self.overview_page, "changelist"),
             self.route("<str:pool>/", self.pool_page, "pool"),
-            self.route("<str:pool>/operate/", self.operate, "operate", needs=(LOOK, OPERATE_POOL), methods=ACT),
+            self.route(
+                "<str:pool>/operate/", self.operate, "operate", needs=(VIEW_OPERATIONS, OPERATE_POOL), methods=POST
+            ),
         ]
 
     def overview_page(self, request: HttpRequest) -> HttpResponse:

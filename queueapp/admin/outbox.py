@@ -13,11 +13,12 @@ from django.utils.html import format_html
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from queueapp.admin.pages import CONTENTS, OPERATE, allowed, draw
+from queueapp.admin.pages import allowed, draw
 from queueapp.admin.records import record
 from queueapp.admin.showing import pretty, short_id
 from queueapp.inspection.jobs import JobView
 from queueapp.models import OutboxEntry
+from queueapp.permissions import OPERATE_JOB, VIEW_PAYLOAD
 from queueapp.states import State
 from queueapp.store.views import JobRecord
 
@@ -49,7 +50,7 @@ class OutboxEntryAdmin(OutboxBase):
         return False
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
-        return allowed(request, OPERATE)
+        return allowed(request, OPERATE_JOB)
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
         # Django's own lets an address ask about every field: the arguments could be guessed letter by letter.
@@ -60,7 +61,7 @@ class OutboxEntryAdmin(OutboxBase):
         return super().get_queryset(request).defer("payload", "job")
 
     def get_fields(self, request: HttpRequest, obj: OutboxEntry | None = None) -> Any:
-        return (*self.fields, "contents") if allowed(request, CONTENTS) else self.fields
+        return (*self.fields, "contents") if allowed(request, VIEW_PAYLOAD) else self.fields
 
     def get_readonly_fields(self, request: HttpRequest, obj: OutboxEntry | None = None) -> Any:
         return self.get_fields(request, obj)

@@ -8,21 +8,23 @@ buttons of other pages show. No page waits for the store longer than it takes to
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
+from django.utils.translation import gettext
 
 from queueapp import sync
 from queueapp.conf import DEFAULT_POOL
-from queueapp.errors import DuctorError
+from queueapp.errors import DuctorError, InvalidOption, StoreUnavailable
 from queueapp.inspection.pools import declared_pools
 from queueapp.models import Operations
+from queueapp.permissions import VIEW_OPERATIONS, full
 
 if TYPE_CHECKING:
     PagesBase = admin.ModelAdmin[Operations]
@@ -33,23 +35,21 @@ T = TypeVar("T")
 View = Callable[..., HttpResponseBase]
 
 READ = ("GET", "HEAD")
-ACT = ("POST",)
+POST = ("POST",)
 FORM = ("GET", "HEAD", "POST")
-
-LOOK = "view_operations"
-CONTENTS = "view_payload"
-OPERATE = "operate_job"
-OPERATE_POOL = "operate_pool"
-DISCARD = "discard_job"
 
 
 def allowed(request: HttpRequest, *permissions: str) -> bool:
     """Whether the user has all of these permissions of ours."""
-    return all(request.user.has_perm(f"queueapp.{name}") for name in permissions)
+    return all(request.user.has_perm(full(name)) for name in permissions)
 
 
 def guarded(
-    owner: admin.ModelAdmin[Any], view: View, *, needs: Sequence[str] = (LOOK,), methods: Sequence[str] = READ
+    owner: admin.ModelAdmin[Any],
+    view: View,
+    *,
+    needs: Sequence[str] = (VIEW_OPERATIONS,),
+    methods: Sequence[str] = READ,
 ) -> View:
     """`view` for staff with all of `needs`, by these methods only.
 
@@ -117,21 +117,44 @@ class PoolChoice:
 
 
 def choose_pool(request: HttpRequest) -> PoolChoice:
-    """By the parameter `pool`; without it, or with a name that nobody knows, `default`."""
+    """For a page that shows: by the parameter `pool`, else `default`, with a message where nobody knows the name."""
+    asked, choice = request.GET.get("pool", ""), _pools()
+    if not asked or asked in choice.names:
+        return replace(choice, chosen=asked or DEFAULT_POOL)
+    messages.warning(request, _no_pool(asked))
+    return choice
+
+
+def acting_pool(request: HttpRequest) -> str:
+    """For a form that acts: the pool of its field `pool`, else `default`. Raises InvalidOption for one that nobody
+    knows, and StoreUnavailable where the store does not answer.
+    """
+    asked, choice = request.POST.get("pool", "") or DEFAULT_POOL, _pools()
+    if choice.fault:
+        raise StoreUnavailable(choice.fault)
+    if asked not in choice.names:
+        raise InvalidOption(_no_pool(asked))
+    return asked
+
+
+def _pools() -> PoolChoice:
     seen = _answer(sync.seen_pools)
     names = sorted({*declared_pools(), *(seen.value or ())})
-    asked = request.GET.get("pool") or request.POST.get("pool") or ""
-    return PoolChoice(names=names, chosen=asked if asked in names else DEFAULT_POOL, fault=seen.fault)
+    return PoolChoice(names=names, chosen=DEFAULT_POOL, fault=seen.fault)
+
+
+def _no_pool(name: str) -> str:
+    return gettext("There is no pool “%(name)s”.") % {"name": name[:64]}
 
 
 class Pages(PagesBase):
     """The admin's entry for pages that are read from the store. It has no form and no row."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        return allowed(request, LOOK)
+        return allowed(request, VIEW_OPERATIONS)
 
     def has_view_permission(self, request: HttpRequest, obj: Operations | None = None) -> bool:
-        return allowed(request, LOOK)
+        return allowed(request, VIEW_OPERATIONS)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -143,7 +166,13 @@ class Pages(PagesBase):
         return False
 
     def route(
-        self, route: str, view: View, name: str, *, needs: Sequence[str] = (LOOK,), methods: Sequence[str] = READ
+        self,
+        route: str,
+        view: View,
+        name: str,
+        *,
+        needs: Sequence[str] = (VIEW_OPERATIONS,),
+        methods: Sequence[str] = READ,
     ) -> URLPattern:
         """One address of ours: `admin:queueapp_<model>_<name>`."""
         entered = guarded(self, view, needs=needs, methods=methods)

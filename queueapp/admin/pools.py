@@ -15,12 +15,13 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from queueapp import sync
-from queueapp.admin.pages import FORM, LOOK, allowed, draw, guarded
+from queueapp.admin.pages import FORM, allowed, draw, guarded
 from queueapp.admin.records import record
 from queueapp.admin.widgets import NARROW_NUMBERS
 from queueapp.conf import known_pools, settings
 from queueapp.errors import DuctorError
 from queueapp.models import Pool
+from queueapp.permissions import VIEW_OPERATIONS
 
 if TYPE_CHECKING:
     PoolBase = admin.ModelAdmin[Pool]
@@ -124,7 +125,7 @@ class PoolAdmin(PoolBase):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        context = {**(extra_context or {}), "may_look": allowed(request, LOOK)}
+        context = {**(extra_context or {}), "may_look": allowed(request, VIEW_OPERATIONS)}
         return super().change_view(request, object_id, form_url, context)
 
     def rename_page(self, request: HttpRequest, pk: int) -> HttpResponse:

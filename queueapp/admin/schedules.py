@@ -24,13 +24,14 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from queueapp import validators
-from queueapp.admin.pages import CONTENTS, OPERATE, allowed, draw, guarded
+from queueapp.admin.pages import allowed, draw, guarded
 from queueapp.admin.records import record, username
 from queueapp.admin.showing import pretty, short_id
 from queueapp.errors import DuctorError
 from queueapp.inspection.masking import masked_arguments
 from queueapp.models import Schedule
 from queueapp.moments import now_ms
+from queueapp.permissions import OPERATE_JOB, VIEW_PAYLOAD
 from queueapp.schedules import acts
 from queueapp.schedules.words import unreadable
 
@@ -113,7 +114,7 @@ class ScheduleAdmin(ScheduleBase):
         return super().has_delete_permission(request, obj) and (obj is None or obj.source != Schedule.Source.CODE)
 
     def has_fire_permission(self, request: HttpRequest) -> bool:
-        return allowed(request, OPERATE)
+        return allowed(request, OPERATE_JOB)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Schedule | None = None) -> tuple[str, ...]:
         found: tuple[str, ...] = (*STANDING, "contents")
@@ -127,7 +128,7 @@ class ScheduleAdmin(ScheduleBase):
         """Arguments are fields for who edits them, one masked text for who looks, and nothing for all others."""
         if obj is None:
             shown: tuple[str, ...] = ARGUMENTS
-        elif not allowed(request, CONTENTS):
+        elif not allowed(request, VIEW_PAYLOAD):
             shown = ()
         else:
             edits = obj.source == Schedule.Source.ADMIN and self.has_change_permission(request, obj)

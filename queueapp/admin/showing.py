@@ -59,6 +59,7 @@ class AttemptRow:
 
     number: int
     worker: str
+    started: str
     at: str
     what: str
     message: str
@@ -125,6 +126,7 @@ def attempts(job: JobView, *, contents: bool) -> list[AttemptRow]:
         AttemptRow(
             number=error.attempt,
             worker=error.worker,
+            started=moment_ms(error.started_ms),
             at=moment_ms(error.at_ms),
             what=str(error.detail.get("class") or _kind(error.kind)),
             message=str(error.detail.get("message") or "") if contents else "",

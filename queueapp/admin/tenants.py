@@ -17,6 +17,7 @@ from queueapp.admin.pages import allowed, choose_pool, draw, guarded
 from queueapp.inspection.fairness import TenantShare, certificate
 from queueapp.inspection.tenants import SeenTenant, seen_tenants
 from queueapp.models import Pool, Tenant
+from queueapp.permissions import VIEW_OPERATIONS
 
 if TYPE_CHECKING:
     TenantBase = admin.ModelAdmin[Tenant]
@@ -57,7 +58,7 @@ class TenantAdmin(TenantBase):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         return super().changelist_view(
-            request, {**(extra_context or {}), "may_look": allowed(request, "view_operations")}
+            request, {**(extra_context or {}), "may_look": allowed(request, VIEW_OPERATIONS)}
         )
 
     def get_formset_kwargs(self, request: HttpRequest, obj: Tenant, inline: Any, prefix: str) -> dict[str, Any]:

@@ -20,11 +20,10 @@ from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 from rest_framework import status
-from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from queueapp.api import shapes
+from queueapp.api import job_shapes
 from queueapp.api.grants import signed_in
 from queueapp.api.jobs import JOB_ID, conflict
 from queueapp.api.requests import BULK_MAX, Ids
@@ -33,9 +32,8 @@ from queueapp.api.view import DuctorView
 from queueapp.inspection import bulk
 from queueapp.inspection.actions import Done
 from queueapp.inspection.jobs import find_jobs
+from queueapp.permissions import DISCARD_JOB, OPERATE_JOB
 from queueapp.states import State
-
-DISCARD = "queueapp.discard_job"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +65,7 @@ RETRY = Action(
     refusal="not_dead",
     why=_("Only a dead letter can be retried; the arguments of a job that has ended are not kept."),
 )
-DISCARD_LETTER = Action(
+DISCARD = Action(
     act=bulk.discard_many,
     done="discarded",
     already=frozenset({"discarded"}),
@@ -80,15 +78,6 @@ class ActionView(DuctorView):
     """Does one action to one job. The answer says where the job stands then."""
 
     action: Action
-    permission = ""
-
-    def check_permissions(self, request: Request) -> None:
-        super().check_permissions(request)
-        # Before any job is looked up, so that the answer tells nothing about the job.
-        if self.permission and not self.allowed(self.permission):
-            raise PermissionDenied(
-                _("This needs the permission %(permission)s.") % {"permission": self.permission}, code="permission"
-            )
 
     def perform(self, job_id: str) -> Response:
         before = self.job(job_id)
@@ -114,11 +103,11 @@ class ActionView(DuctorView):
         )
 
 
-def acting(name: str, summary: Text, description: Text = "", *, later: bool = False) -> Callable[..., Response]:
+def acting(name: str, summary: Text, *, later: bool = False, **said: Any) -> Callable[..., Response]:
     """The `post` of one action: they differ in nothing but in how they are described. `later`: it may take a while."""
-    answers = {200: shapes.Acted, 202: shapes.Acted} if later else {200: shapes.Acted}
+    answers = {200: job_shapes.Acted, 202: job_shapes.Acted} if later else {200: job_shapes.Acted}
 
-    @operation(name, summary, description=description, path=JOB_ID, answers=answers, faults=(404, 409))
+    @operation(name, summary, path=JOB_ID, answers=answers, faults=(404, 409), **said)
     def post(view: ActionView, request: Request, job_id: str, **kwargs: Any) -> Response:
         return view.perform(job_id)
 
@@ -132,8 +121,9 @@ class CancelView(ActionView):
     post = acting(
         "ductor_jobs_cancel",
         _("Cancel a job"),
-        _("One that runs is told to stop: 202, and it ends as cancelled when its body is through."),
+        description=_("One that runs is told to stop: 202, and it ends as cancelled when its body is through."),
         later=True,
+        operator_needs=OPERATE_JOB,
     )
 
 
@@ -141,26 +131,21 @@ class RetryView(ActionView):
     """`POST jobs/{id}/retry/`: a dead letter goes back to work, with fresh budgets."""
 
     action = RETRY
-    post = acting("ductor_jobs_retry", _("Retry a dead job"))
+    post = acting("ductor_jobs_retry", _("Retry a dead job"), operator_needs=OPERATE_JOB)
 
 
 class RetryLetterView(ActionView):
     """`POST dead-letters/{id}/retry/`: the same, for who came by the dead letters."""
 
     action = RETRY
-    post = acting("ductor_dead_letters_retry_one", _("Retry a dead letter"))
+    post = acting("ductor_dead_letters_retry_one", _("Retry a dead letter"), operator_needs=OPERATE_JOB)
 
 
 class DiscardLetterView(ActionView):
     """`POST dead-letters/{id}/discard/`: a dead letter goes away for good."""
 
-    action = DISCARD_LETTER
-    permission = DISCARD
-    post = acting(
-        "ductor_dead_letters_discard",
-        _("Discard a dead letter"),
-        _("Needs the permission %(permission)s.") % {"permission": DISCARD},
-    )
+    action = DISCARD
+    post = acting("ductor_dead_letters_discard", _("Discard a dead letter"), needs=DISCARD_JOB)
 
 
 class RetryLettersView(DuctorView):
@@ -170,9 +155,10 @@ class RetryLettersView(DuctorView):
         "ductor_dead_letters_retry",
         _("Retry dead letters"),
         request=Ids,
-        answers={200: shapes.Counts},
+        answers={200: job_shapes.Counts},
         faults=(400, 413, 415),
         description=_("At most %(most)d ids. The answer counts what became of them.") % {"most": BULK_MAX},
+        operator_needs=OPERATE_JOB,
     )
     def post(self, request: Request, **kwargs: Any) -> Response:
         asked = Ids(data=request.data)

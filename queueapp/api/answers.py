@@ -60,6 +60,8 @@ def whole(job: JobView, address: Address, *, known: bool, contents: bool) -> dic
             {
                 "kind": entry.kind,
                 "attempt": entry.attempt,
+                "worker": entry.worker if contents else None,
+                "started": said(moment(entry.started_ms)),
                 "at": said(moment(entry.at_ms)),
                 "error": _class_of(entry.detail),
                 "message": entry.detail.get("message") if contents else None,

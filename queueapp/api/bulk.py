@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 import queueapp
-from queueapp.api import faults, shapes
+from queueapp.api import faults, job_shapes
 from queueapp.api.jobs import Starting
 from queueapp.api.requests import BULK_MAX, BulkJob, BulkList, BulkRequest
 from queueapp.api.schema import operation
@@ -34,7 +34,7 @@ class BulkView(Starting):
         "ductor_jobs_bulk",
         _("Start many jobs"),
         request=BulkRequest,
-        answers={200: shapes.BulkAnswer},
+        answers={200: job_shapes.BulkAnswer},
         faults=(400, 413, 415),
         description=_("At most %(most)d jobs. One that is refused does not fail the others.") % {"most": BULK_MAX},
     )

@@ -9,12 +9,13 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from queueapp.api import answers, cursors, faults, shapes
+from queueapp.api import answers, cursors, faults, job_shapes
 from queueapp.api.jobs import JOB_ID, is_known
 from queueapp.api.requests import DeadLettersQuery
 from queueapp.api.schema import operation
-from queueapp.api.view import CONTENTS, DuctorView, is_told
+from queueapp.api.view import DuctorView, is_told
 from queueapp.inspection.deadletters import Filter, dead_letters
+from queueapp.permissions import VIEW_PAYLOAD
 from queueapp.states import State
 
 CURSOR_FORM = re.compile(r"([0-9]{1,16})\.([0-9]{1,16})")
@@ -27,7 +28,7 @@ class DeadLettersView(DuctorView):
         "ductor_dead_letters_list",
         _("List dead letters of one pool"),
         query=DeadLettersQuery,
-        answers={200: shapes.Jobs},
+        answers={200: job_shapes.Jobs},
         faults=(400, 404),
         description=_("Newest first. What dies after the first page was asked for stands on none of its pages."),
     )
@@ -57,14 +58,14 @@ class DeadLetterView(DuctorView):
         "ductor_dead_letters_look",
         _("Look at a dead letter"),
         path=JOB_ID,
-        answers={200: shapes.Job},
+        answers={200: job_shapes.Job},
         faults=(404,),
     )
     def get(self, request: Request, job_id: str, **kwargs: Any) -> Response:
         job = self.job(job_id)
         if job.record.state is not State.DEAD:
             raise faults.not_found()
-        return Response(answers.whole(job, self.job_url, known=is_known(job), contents=self.allowed(CONTENTS)))
+        return Response(answers.whole(job, self.job_url, known=is_known(job), contents=self.allowed(VIEW_PAYLOAD)))
 
 
 def _position(cursor: str | None) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from queueapp.conf import settings
 from queueapp.names import TENANT_FORM
+from queueapp.permissions import VIEW_ALL_TENANTS, full
 
 if TYPE_CHECKING:
     from django.contrib.auth.base_user import AbstractBaseUser
@@ -29,7 +30,7 @@ class Everyone(Enum):
 
 ALL: Final = Everyone.ALL
 Tenants = frozenset[str] | Everyone
-PERMISSION = "queueapp.view_all_tenants"
+PERMISSION = full(VIEW_ALL_TENANTS)
 CLOSED = _(
     'The API is closed: DUCTOR["API_TENANTS"] names no callable that says for which tenants a request may speak, and '
     "this user does not have the permission {permission}."

@@ -10,17 +10,18 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from queueapp.api import answers, cursors, faults, shapes
+from queueapp.api import answers, cursors, faults, job_shapes
 from queueapp.api.faults import Refused
 from queueapp.api.grants import ALL
 from queueapp.api.requests import JobRequest, JobsQuery, idempotency_key
 from queueapp.api.schema import operation
 from queueapp.api.throttles import ENQUEUE
-from queueapp.api.view import CONTENTS, DuctorView, declared, is_told
+from queueapp.api.view import DuctorView, declared, is_told
 from queueapp.errors import InvalidOption
 from queueapp.inspection.explain import explain
 from queueapp.inspection.jobs import JobView as Seen
 from queueapp.inspection.jobs import list_jobs
+from queueapp.permissions import VIEW_PAYLOAD
 from queueapp.producer.results import DuctorResult
 from queueapp.producer.task import DuctorTask
 from queueapp.states import Outcome
@@ -63,7 +64,7 @@ class JobsView(Starting):
         _("Start a job"),
         request=JobRequest,
         headers={"Idempotency-Key": _("Sent twice with one key and the same job, a request makes one job.")},
-        answers={202: shapes.Accepted, 200: shapes.Accepted},
+        answers={202: job_shapes.Accepted, 200: job_shapes.Accepted},
         located={
             202: {"Location": _("Where to look at the job.")},
             200: {"Location": _("Where to look at the job."), REPLAYED: _("“true”: made by an earlier request.")},
@@ -92,7 +93,7 @@ class JobsView(Starting):
         "ductor_jobs_list",
         _("List jobs of one pool in one state"),
         query=JobsQuery,
-        answers={200: shapes.Jobs},
+        answers={200: job_shapes.Jobs},
         faults=(400, 404),
     )
     def get(self, request: Request, **kwargs: Any) -> Response:
@@ -120,17 +121,21 @@ class JobsView(Starting):
 class JobView(DuctorView):
     """`GET jobs/{id}/`: where a job stands and, when it has completed, its result."""
 
-    @operation("ductor_jobs_look", _("Look at a job"), path=JOB_ID, answers={200: shapes.Job}, faults=(404,))
+    @operation("ductor_jobs_look", _("Look at a job"), path=JOB_ID, answers={200: job_shapes.Job}, faults=(404,))
     def get(self, request: Request, job_id: str, **kwargs: Any) -> Response:
         job = self.job(job_id)
-        return Response(answers.whole(job, self.job_url, known=is_known(job), contents=self.allowed(CONTENTS)))
+        return Response(answers.whole(job, self.job_url, known=is_known(job), contents=self.allowed(VIEW_PAYLOAD)))
 
 
 class ResultView(DuctorView):
     """`GET jobs/{id}/result/`: what the job returned, once it has completed."""
 
     @operation(
-        "ductor_jobs_result", _("The result of a job"), path=JOB_ID, answers={200: shapes.JobResult}, faults=(404, 409)
+        "ductor_jobs_result",
+        _("The result of a job"),
+        path=JOB_ID,
+        answers={200: job_shapes.JobResult},
+        faults=(404, 409),
     )
     def get(self, request: Request, job_id: str, **kwargs: Any) -> Response:
         job = self.job(job_id)
@@ -144,10 +149,12 @@ class ResultView(DuctorView):
 class WhyView(DuctorView):
     """`GET jobs/{id}/why/`: what the job waits for, and until when."""
 
-    @operation("ductor_jobs_why", _("Why a job does not run"), path=JOB_ID, answers={200: shapes.Why}, faults=(404,))
+    @operation(
+        "ductor_jobs_why", _("Why a job does not run"), path=JOB_ID, answers={200: job_shapes.Why}, faults=(404,)
+    )
     def get(self, request: Request, job_id: str, **kwargs: Any) -> Response:
         tenants = None if self.tenants is ALL else self.tenants
-        why = explain(job_id, tenants=tenants, contents=self.allowed(CONTENTS))
+        why = explain(job_id, tenants=tenants, contents=self.allowed(VIEW_PAYLOAD))
         if not why.tenant or why.tenant not in self.tenants or not is_told(why.task):
             raise faults.not_found()
         return Response(answers.why(why, self.job_url))

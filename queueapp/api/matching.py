@@ -1,51 +1,40 @@
 """What is done to all jobs that match: counted first if asked, then cancelled, retried or discarded, so many a request.
 
 Only jobs of the tenants for whom one may speak, and of tasks of the API, exist here, as everywhere in it. The work is
-`queueapp.inspection.bulk`, as for one job and for many ids.
+`queueapp.inspection.bulk`, as for one job and for many ids; so are the permissions (`schema.Operation`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from django.utils.translation import gettext_lazy as _
-from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from queueapp.api import operator_shapes
-from queueapp.api.actions import DISCARD, user_name
+from queueapp.api.actions import user_name
 from queueapp.api.requests import CancelMatching, DeadMatching, Matching, RetryMatching
-from queueapp.api.schema import operation
+from queueapp.api.schema import Text, operation
 from queueapp.api.view import DuctorView, is_told
 from queueapp.inspection.actions import Done
 from queueapp.inspection.bulk import Pace, cancel_many, discard_many, retry_many
 from queueapp.inspection.selection import NOT_ENDED, PAGES_OF_REQUEST, Count, Selection, count
+from queueapp.permissions import DISCARD_JOB, OPERATE_JOB
 from queueapp.producer.discovery import load_tasks, registry
 from queueapp.states import State
 
 MOST = 1_000
 """Jobs that one request acts on."""
-OPERATE = "queueapp.operate_job"
 BOUNDED = _("At most %(most)d a request, the oldest first: ask again while “more” is true, with the same “as_of”.") % {
     "most": MOST
 }
-FAULTS = (400, 404, 409, 413, 415)
 
 
 class MatchingView(DuctorView):
     """Counts, and acts on what was counted."""
-
-    permission = OPERATE
-
-    def check_permissions(self, request: Request) -> None:
-        super().check_permissions(request)
-        # Before anything is looked up, so that the answer tells nothing about the jobs.
-        if not self.allowed(self.permission):
-            raise PermissionDenied(
-                _("This needs the permission %(permission)s.") % {"permission": self.permission}, code="permission"
-            )
 
     def selection(self, values: dict[str, Any], states: tuple[State, ...]) -> Selection:
         """What the request means, as of a moment."""
@@ -63,8 +52,8 @@ class MatchingView(DuctorView):
             as_of_ms=int(as_of.timestamp() * 1000) if as_of is not None else 0,
         ).fixed()
 
-    def answer(self, asked: type[Matching], states: tuple[State, ...], act: Any, **how: Any) -> Response:
-        """Counts or acts, and says what became of them."""
+    def answer(self, asked: type[Matching], states: tuple[State, ...], act: Callable[..., Done]) -> Response:
+        """Counts or acts, and says what became of them. What ended in a fault has not met all."""
         request = asked(data=self.request.data)
         request.is_valid(raise_exception=True)
         values = request.validated_data
@@ -72,11 +61,10 @@ class MatchingView(DuctorView):
         meant = self.selection(values, named)
         if values["dry_run"]:
             return Response(_told(meant, count(meant, pages=PAGES_OF_REQUEST), Done()))
-        if "rate" in values:
-            how["pace"] = Pace(rate=values["rate"], waits=False)
+        how = {"rate": values["rate"]} if "rate" in values else {}
         done = act(meant, by=user_name(self.request), expected=values.get("expected"), most=MOST, **how)
-        met = sum(done.counts.values())
-        return Response(_told(meant, Count(by_state={State.ENDED: met}, exact=not done.more), done))
+        met = Count(by_state={State.ENDED: sum(done.counts.values())}, exact=not (done.more or done.fault))
+        return Response(_told(meant, met, done))
 
 
 def _told(meant: Selection, found: Count, done: Done) -> dict[str, Any]:
@@ -100,48 +88,65 @@ def told_tasks() -> tuple[str, ...]:
     return tuple(sorted(name for name, task in registry.items() if task.api))
 
 
+def matching(
+    name: str, summary: Text, *, asked: type[Matching], states: tuple[State, ...], act: Callable[..., Done], **said: str
+) -> Callable[..., Response]:
+    """The `post` of one action on all that match."""
+
+    @operation(
+        name,
+        summary,
+        description=BOUNDED,
+        request=asked,
+        answers={200: operator_shapes.Matched},
+        faults=(400, 404, 409, 413, 415),
+        **said,
+    )
+    def post(view: MatchingView, request: Request, **kwargs: Any) -> Response:
+        return view.answer(asked, states, act)
+
+    return post
+
+
+def _retry(meant: Selection, *, rate: float | None = None, **how: Any) -> Done:
+    """Laid out at the rate at once: a request cannot wait."""
+    return retry_many(meant, pace=Pace(rate=rate, waits=False), **how)
+
+
 class CancelMatchingView(MatchingView):
     """`POST jobs/cancel-matching/`."""
 
-    @operation(
+    post = matching(
         "ductor_jobs_cancel_matching",
         _("Cancel all jobs that match"),
-        description=BOUNDED,
-        request=CancelMatching,
-        answers={200: operator_shapes.Matched},
-        faults=FAULTS,
+        asked=CancelMatching,
+        states=NOT_ENDED,
+        act=cancel_many,
+        operator_needs=OPERATE_JOB,
     )
-    def post(self, request: Request, **kwargs: Any) -> Response:
-        return self.answer(CancelMatching, NOT_ENDED, cancel_many)
 
 
 class RetryMatchingView(MatchingView):
     """`POST dead-letters/retry-matching/`."""
 
-    @operation(
+    post = matching(
         "ductor_dead_letters_retry_matching",
         _("Retry all dead letters that match"),
-        description=BOUNDED,
-        request=RetryMatching,
-        answers={200: operator_shapes.Matched},
-        faults=FAULTS,
+        asked=RetryMatching,
+        states=(State.DEAD,),
+        act=_retry,
+        operator_needs=OPERATE_JOB,
     )
-    def post(self, request: Request, **kwargs: Any) -> Response:
-        return self.answer(RetryMatching, (State.DEAD,), retry_many, pace=Pace(waits=False))
 
 
 class DiscardMatchingView(MatchingView):
     """`POST dead-letters/discard-matching/`."""
 
-    permission = DISCARD
-
-    @operation(
+    post = matching(
         "ductor_dead_letters_discard_matching",
         _("Discard all dead letters that match"),
-        description=BOUNDED,
-        request=DeadMatching,
-        answers={200: operator_shapes.Matched},
-        faults=FAULTS,
+        asked=DeadMatching,
+        states=(State.DEAD,),
+        act=discard_many,
+        needs=DISCARD_JOB,
     )
-    def post(self, request: Request, **kwargs: Any) -> Response:
-        return self.answer(DeadMatching, (State.DEAD,), discard_many)

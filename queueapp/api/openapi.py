@@ -17,6 +17,7 @@ from drf_spectacular.utils import Direction, OpenApiParameter, OpenApiResponse
 from queueapp.api.requests import IDEMPOTENCY_KEY_MAX
 from queueapp.api.schema import Operation, operation_of
 from queueapp.api.shapes import Conflict, Fault
+from queueapp.permissions import full
 
 TAG = "ductor"
 
@@ -60,7 +61,16 @@ class OperationSchema(AutoSchema):
         return str(self.said.summary)
 
     def get_description(self, *asked: str) -> str:  # `asked`: DRF names path and method, drf-spectacular nothing
-        return str(self.said.description)
+        said = self.said
+        parts = [said.description] if said.description else []
+        if said.needs:
+            parts.append(_("Needs the permission %(name)s.") % {"name": full(said.needs)})
+        if said.operator_needs:
+            parts.append(
+                _("Whoever speaks for every tenant needs the permission %(name)s.")
+                % {"name": full(said.operator_needs)}
+            )
+        return " ".join(map(str, parts))
 
     def get_tags(self) -> list[str]:
         return [TAG]

@@ -6,12 +6,13 @@ that could be paused: 404, as for what does not exist. The work is that of the t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from rest_framework import status
-from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -19,14 +20,15 @@ from queueapp import sync
 from queueapp.api import faults, operator_shapes
 from queueapp.api.grants import ALL
 from queueapp.api.requests import Obliterate, PauseTenant
-from queueapp.api.schema import operation
+from queueapp.api.schema import Text, operation
 from queueapp.api.view import DuctorView
 from queueapp.errors import StillRunning, UnknownPool
 from queueapp.inspection.draining import left, pause
 from queueapp.inspection.obliteration import obliterate
 from queueapp.names import TENANT_FORM
+from queueapp.permissions import OPERATE_POOL
+from queueapp.store import shards
 
-OPERATE = "queueapp.operate_pool"
 MOST_S = 20.0
 """How long one request removes jobs."""
 POOL = {"pool_name": _("Name of the pool.")}
@@ -34,14 +36,7 @@ TENANT = {"tenant_key": _("The tenant's id.")}
 
 
 class OperatingView(DuctorView):
-    """For operators."""
-
-    def check_permissions(self, request: Request) -> None:
-        super().check_permissions(request)
-        if not self.allowed(OPERATE):
-            raise PermissionDenied(
-                _("This needs the permission %(permission)s.") % {"permission": OPERATE}, code="permission"
-            )
+    """What the views have in common: what an operator names."""
 
     def whole_pool(self, name: str) -> str:
         """A pool that is known here, for who may speak for every tenant. 404 for everybody and everything else."""
@@ -52,7 +47,9 @@ class OperatingView(DuctorView):
         except UnknownPool:
             raise faults.not_found() from None
 
-    def paused(self, found: sync.Paused, pool: str, tenant: str = "", lane: str = "") -> Response:
+    def pausing(self, act: Callable[..., sync.Paused], pool: str, tenant: str = "", lane: str = "") -> Response:
+        """Pauses or resumes, and says how it stands then."""
+        found = act(pool, tenant=tenant, lane=lane)
         return Response(
             {
                 "pool": pool,
@@ -73,24 +70,57 @@ class OperatingView(DuctorView):
         return self.pool(asked.validated_data["pool"]), asked.validated_data.get("lane", "")
 
 
+def pausing_pool(name: str, summary: Text, act: Callable[..., sync.Paused]) -> Callable[..., Response]:
+    """The `post` of pause and of resume."""
+
+    @operation(name, summary, path=POOL, answers={200: operator_shapes.Paused}, faults=(404,), needs=OPERATE_POOL)
+    def post(view: OperatingView, request: Request, pool_name: str, **kwargs: Any) -> Response:
+        return view.pausing(act, view.whole_pool(pool_name))
+
+    return post
+
+
+def pausing_tenant(name: str, summary: Text, act: Callable[..., sync.Paused]) -> Callable[..., Response]:
+    """The same for a tenant, or a lane of it, in a pool."""
+
+    @operation(
+        name,
+        summary,
+        path=TENANT,
+        request=PauseTenant,
+        answers={200: operator_shapes.Paused},
+        faults=(400, 404, 413, 415),
+        needs=OPERATE_POOL,
+    )
+    def post(view: OperatingView, request: Request, tenant_key: str, **kwargs: Any) -> Response:
+        pool, lane = view.tenant_of_pool(tenant_key)
+        return view.pausing(act, pool, tenant_key, lane)
+
+    return post
+
+
 class PausePoolView(OperatingView):
     """`POST pools/{name}/pause/`."""
 
-    @operation("ductor_pools_pause", _("Pause a pool"), path=POOL, answers={200: operator_shapes.Paused}, faults=(404,))
-    def post(self, request: Request, pool_name: str, **kwargs: Any) -> Response:
-        pool = self.whole_pool(pool_name)
-        return self.paused(sync.pause(pool), pool)
+    post = pausing_pool("ductor_pools_pause", _("Pause a pool"), sync.pause)
 
 
 class ResumePoolView(OperatingView):
     """`POST pools/{name}/resume/`."""
 
-    @operation(
-        "ductor_pools_resume", _("Resume a pool"), path=POOL, answers={200: operator_shapes.Paused}, faults=(404,)
-    )
-    def post(self, request: Request, pool_name: str, **kwargs: Any) -> Response:
-        pool = self.whole_pool(pool_name)
-        return self.paused(sync.resume(pool), pool)
+    post = pausing_pool("ductor_pools_resume", _("Resume a pool"), sync.resume)
+
+
+class PauseTenantView(OperatingView):
+    """`POST tenants/{key}/pause/`."""
+
+    post = pausing_tenant("ductor_tenants_pause", _("Pause a tenant, or a lane of it, in a pool"), sync.pause)
+
+
+class ResumeTenantView(OperatingView):
+    """`POST tenants/{key}/resume/`."""
+
+    post = pausing_tenant("ductor_tenants_resume", _("Resume a tenant, or a lane of it, in a pool"), sync.resume)
 
 
 class DrainPoolView(OperatingView):
@@ -102,6 +132,7 @@ class DrainPoolView(OperatingView):
         path=POOL,
         answers={200: operator_shapes.Draining, 202: operator_shapes.Draining},
         faults=(404,),
+        needs=OPERATE_POOL,
         description=_("Pauses it and says what still runs, without waiting: ask again until nothing does."),
     )
     def post(self, request: Request, pool_name: str, **kwargs: Any) -> Response:
@@ -109,7 +140,12 @@ class DrainPoolView(OperatingView):
         pause(pool)
         found = left(pool)
         return Response(
-            {"pool": pool, "paused": True, "running": found.running, "waiting": found.waiting},
+            {
+                "pool": pool,
+                "paused": shards.reads(pool).is_paused(),
+                "running": found.running,
+                "waiting": found.waiting,
+            },
             status=status.HTTP_202_ACCEPTED if found.running else status.HTTP_200_OK,
         )
 
@@ -124,14 +160,22 @@ class ObliteratePoolView(OperatingView):
         request=Obliterate,
         answers={200: operator_shapes.Obliterated, 202: operator_shapes.Obliterated},
         faults=(400, 404, 409, 413, 415),
+        needs=OPERATE_POOL,
         description=_("For good, in whatever state; what is configured stays. While jobs run it must be forced."),
     )
     def post(self, request: Request, pool_name: str, **kwargs: Any) -> Response:
         pool = self.whole_pool(pool_name)
         asked = Obliterate(data=request.data)
         asked.is_valid(raise_exception=True)
-        if asked.validated_data["name"] != pool:
-            raise ValidationError({"name": [_("This is not the name of the pool. Nothing was changed.")]})
+        if (name := asked.validated_data["name"]) != pool:
+            raise ValidationError(
+                {
+                    "name": [
+                        _("“%(name)s” is not “%(pool)s”, the pool of this address. Nothing was changed.")
+                        % {"name": name, "pool": pool}
+                    ]
+                }
+            )
         try:
             done = obliterate(pool, force=asked.validated_data["force"], most_s=MOST_S)
         except StillRunning as error:
@@ -144,35 +188,3 @@ class ObliteratePoolView(OperatingView):
             {"pool": pool, "jobs": done.jobs, "done": done.done},
             status=status.HTTP_200_OK if done.done else status.HTTP_202_ACCEPTED,
         )
-
-
-class PauseTenantView(OperatingView):
-    """`POST tenants/{key}/pause/`."""
-
-    @operation(
-        "ductor_tenants_pause",
-        _("Pause a tenant, or a lane of it, in a pool"),
-        path=TENANT,
-        request=PauseTenant,
-        answers={200: operator_shapes.Paused},
-        faults=(400, 404, 413, 415),
-    )
-    def post(self, request: Request, tenant_key: str, **kwargs: Any) -> Response:
-        pool, lane = self.tenant_of_pool(tenant_key)
-        return self.paused(sync.pause(pool, tenant=tenant_key, lane=lane), pool, tenant_key, lane)
-
-
-class ResumeTenantView(OperatingView):
-    """`POST tenants/{key}/resume/`."""
-
-    @operation(
-        "ductor_tenants_resume",
-        _("Resume a tenant, or a lane of it, in a pool"),
-        path=TENANT,
-        request=PauseTenant,
-        answers={200: operator_shapes.Paused},
-        faults=(400, 404, 413, 415),
-    )
-    def post(self, request: Request, tenant_key: str, **kwargs: Any) -> Response:
-        pool, lane = self.tenant_of_pool(tenant_key)
-        return self.paused(sync.resume(pool, tenant=tenant_key, lane=lane), pool, tenant_key, lane)

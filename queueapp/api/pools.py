@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from queueapp.api import faults, shapes
+from queueapp.api import faults, pool_shapes
 from queueapp.api.fairness import own_share, summary
 from queueapp.api.grants import ALL
 from queueapp.api.requests import OfTenant, PageQuery
@@ -26,7 +26,7 @@ from queueapp.producer.discovery import load_tasks, registry
 class PoolsView(DuctorView):
     """`GET pools/`: by name. Who may speak for some tenants sees those in which the tasks of the API run."""
 
-    @operation("ductor_pools_list", _("List pools"), query=PageQuery, answers={200: shapes.Pools}, faults=(400,))
+    @operation("ductor_pools_list", _("List pools"), query=PageQuery, answers={200: pool_shapes.Pools}, faults=(400,))
     def get(self, request: Request, **kwargs: Any) -> Response:
         query = self.asked(PageQuery)
         names = declared_pools() if self.tenants is ALL else _pools_of_api()
@@ -44,7 +44,7 @@ class PoolView(DuctorView):
         _("Look at a pool"),
         path={"pool_name": _("Name of the pool.")},
         query=OfTenant,
-        answers={200: shapes.Pool},
+        answers={200: pool_shapes.Pool},
         faults=(400, 404),
     )
     def get(self, request: Request, pool_name: str, **kwargs: Any) -> Response:

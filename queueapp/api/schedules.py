@@ -12,13 +12,14 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from queueapp.api import faults, shapes
+from queueapp.api import faults, schedule_shapes
 from queueapp.api.grants import ALL
 from queueapp.api.requests import PageQuery
 from queueapp.api.schema import operation
-from queueapp.api.view import CONTENTS, DuctorView, declared
+from queueapp.api.view import DuctorView, declared
 from queueapp.conf import settings
 from queueapp.models import Schedule
+from queueapp.permissions import VIEW_PAYLOAD
 from queueapp.producer.discovery import load_tasks, registry
 
 FIRINGS = 5
@@ -63,7 +64,11 @@ class SchedulesView(SchedulesOf):
     """`GET schedules/`: in the order in which they were made."""
 
     @operation(
-        "ductor_schedules_list", _("List schedules"), query=PageQuery, answers={200: shapes.Schedules}, faults=(400,)
+        "ductor_schedules_list",
+        _("List schedules"),
+        query=PageQuery,
+        answers={200: schedule_shapes.Schedules},
+        faults=(400,),
     )
     def get(self, request: Request, **kwargs: Any) -> Response:
         query = self.asked(PageQuery)
@@ -82,7 +87,7 @@ class ScheduleView(SchedulesOf):
         "ductor_schedules_look",
         _("Look at a schedule"),
         path={"schedule_id": _("Id of the schedule.")},
-        answers={200: shapes.Schedule},
+        answers={200: schedule_shapes.Schedule},
         faults=(404,),
     )
     def get(self, request: Request, schedule_id: str, **kwargs: Any) -> Response:
@@ -102,7 +107,7 @@ class ScheduleView(SchedulesOf):
                 "fired_at": found.fired_at,
                 "last_job": found.last_job or None,
                 "outcome": found.outcome or None,
-                "note": (found.note or None) if self.allowed(CONTENTS) else None,
+                "note": (found.note or None) if self.allowed(VIEW_PAYLOAD) else None,
                 "firings": _firings(found),
             }
         )

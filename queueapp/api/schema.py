@@ -41,6 +41,10 @@ class Operation:
     """Status → headers of that answer with their meanings."""
     faults: Sequence[int] = ()
     """Statuses out of SOMETIMES."""
+    needs: str = ""
+    """The permission of ours that whoever asks must have, besides speaking for the tenant."""
+    operator_needs: str = ""
+    """The one that is needed by who speaks for every tenant."""
 
 
 _said: dict[Callable[..., Any], Operation] = {}
@@ -60,6 +64,15 @@ def operation(name: str, summary: Text, **said: Any) -> Callable[[F], F]:
 def operation_of(view: type[APIView], method: str) -> Operation:
     """What was said of this method. Also when a host has wrapped it by `extend_schema_view`."""
     return _said[unwrap(getattr(view, method.lower()))]
+
+
+def needed(view: type[APIView], method: str, *, operator: bool) -> str:
+    """The permission of ours without which this method is refused; "" for none. `operator`: speaks for every tenant."""
+    name = "GET" if method == "HEAD" else method
+    if not hasattr(view, name.lower()) or name == "OPTIONS":
+        return ""  # nothing is done: 405
+    said = operation_of(view, name)
+    return said.needs or (said.operator_needs if operator else "")
 
 
 def inspector() -> ViewInspector:

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from queueapp.api import faults, shapes
+from queueapp.api import faults, pool_shapes
 from queueapp.api.fairness import own_share
 from queueapp.api.grants import ALL
 from queueapp.api.requests import OfPool, TenantsQuery
@@ -27,7 +27,7 @@ class TenantsView(DuctorView):
     """`GET tenants/`: one's own by key; every tenant that the pool has seen for who may speak for all."""
 
     @operation(
-        "ductor_tenants_list", _("List tenants"), query=TenantsQuery, answers={200: shapes.Tenants}, faults=(400,)
+        "ductor_tenants_list", _("List tenants"), query=TenantsQuery, answers={200: pool_shapes.Tenants}, faults=(400,)
     )
     def get(self, request: Request, **kwargs: Any) -> Response:
         query = self.asked(TenantsQuery)
@@ -55,7 +55,7 @@ class TenantView(DuctorView):
         _("Look at a tenant"),
         path={"tenant_key": _("The tenant's id.")},
         query=OfPool,
-        answers={200: shapes.Tenant},
+        answers={200: pool_shapes.Tenant},
         faults=(400, 404),
     )
     def get(self, request: Request, tenant_key: str, **kwargs: Any) -> Response:

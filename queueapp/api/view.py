@@ -21,18 +21,17 @@ from queueapp.api import faults
 from queueapp.api.grants import ALL, Tenants, signed_in, tenants_of
 from queueapp.api.parser import StrictJSONParser
 from queueapp.api.requests import Query
-from queueapp.api.schema import inspector
+from queueapp.api.schema import inspector, needed
 from queueapp.api.throttles import ACT, READ, TenantRate
 from queueapp.errors import UnknownPool
 from queueapp.inspection.jobs import JobView, find_job
 from queueapp.inspection.pools import all_pools
+from queueapp.permissions import full
 from queueapp.producer.discovery import load_tasks, registry
 from queueapp.producer.rows import require_pool
 from queueapp.producer.task import DuctorTask
 
 logger = logging.getLogger(__name__)
-
-CONTENTS = "queueapp.view_payload"
 
 
 class AlwaysJSON(BaseContentNegotiation):
@@ -65,8 +64,15 @@ class DuctorView(APIView):
     # -- for whom ------------------------------------------------------------------------------------------------------
 
     def check_permissions(self, request: Request) -> None:
-        """In place of permission classes: they could say yes or no, this says for whom."""
+        """In place of permission classes: they could say yes or no, this says for whom. Then the permission that the
+        operation needs, before anything is looked up, so that the refusal tells nothing about it.
+        """
         self.tenants = tenants_of(request)
+        permission = needed(type(self), request.method or "", operator=self.tenants is ALL)
+        if permission and not self.allowed(permission):
+            raise PermissionDenied(
+                _("This needs the permission %(permission)s.") % {"permission": full(permission)}, code="permission"
+            )
 
     def get_throttles(self) -> list[BaseThrottle]:
         """The host's own, and the rate of our scope if the host sets one."""
@@ -88,9 +94,9 @@ class DuctorView(APIView):
         raise ValidationError({"tenant": [_("Say for which tenant: you may speak for several.")]})
 
     def allowed(self, permission: str) -> bool:
-        """Whether the user has a permission of Django's."""
+        """Whether the user has this permission of ours."""
         user: Any = signed_in(self.request)
-        return user is not None and bool(user.has_perm(permission))
+        return user is not None and bool(user.has_perm(full(permission)))
 
     # -- what is asked for -----------------------------------------------------------------------------------------
 

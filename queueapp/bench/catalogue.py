@@ -69,6 +69,13 @@ def _walk(report: Report, options: Mapping[str, Any], progress: Progress, direct
     walk.run(report, connection.commands(), progress, walk.Sizes(**options))
 
 
+def _failover(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
+    from queueapp.bench.experiments import failover
+
+    assert directory is not None
+    failover.run(report, connection.commands(), progress, directory, **options)
+
+
 def _simulate(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
     from queueapp.bench.experiments import simulation
 
@@ -109,6 +116,19 @@ EXPERIMENTS: dict[str, Experiment] = {
             Option(name="want", default=10, read=whole(1, 100), help="jobs that one call leases at most"),
         ),
         run=_walk,
+    ),
+    "failover": Experiment(
+        help="how long nothing is dispatched when the leader dies, stops, freezes, or nobody follows it",
+        options=(
+            Option(
+                name="arm",
+                default="all",
+                choices=("all", "crash", "clean", "freeze", "alone", "direct"),
+                help="what happens to the leader",
+            ),
+            Option(name="trials", default=10, read=whole(1, 1_000), help="trials of each arm"),
+        ),
+        run=_failover,
     ),
     "simulate": Experiment(
         help="a workload under a policy in virtual time, beside fifo: who waits how long; the same on any machine",

@@ -38,7 +38,7 @@ def dispatched(pools: Sequence[str], way: str, policy: str = "tiered") -> Iterat
     if way == "direct":
         yield
         return
-    leading = DispatchThread(connection.blocking, wait_leader)
+    leading = DispatchThread("bench", connection.blocking, wait_leader)
     scheduler = Scheduler("bench", lambda: pools, shards.store, leading=leading)
     thread = threading.Thread(target=scheduler.run, name="bench-scheduler", daemon=True)
     thread.start()

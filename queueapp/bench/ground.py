@@ -16,10 +16,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from queueapp.bench import MARK
 from queueapp.store import connection, embedded
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 OURS = frozenset(
     {
@@ -80,30 +83,52 @@ def _roots() -> list[str]:
 @contextmanager
 def held(directory: Path) -> Iterator[embedded.EmbeddedServer]:
     """The server of the directory, durable as in `stack`. At the end it is stopped and the directory removed."""
-    previous = signal.signal(signal.SIGTERM, _leave)
-    try:
-        with embedded.start(directory) as server:
-            try:
-                yield server
-            finally:
-                connection.reset()
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-        shutil.rmtree(directory, ignore_errors=True)
-        # The socket stands elsewhere when the path of the directory is too long for one.
-        with suppress(OSError):
-            embedded.socket_path(directory).unlink(missing_ok=True)
+    with ending():
+        try:
+            with embedded.start(directory) as server:
+                try:
+                    yield server
+                finally:
+                    connection.reset()
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+            # The socket stands elsewhere when the path of the directory is too long for one.
+            with suppress(OSError):
+                embedded.socket_path(directory).unlink(missing_ok=True)
 
 
-SWALLOWING = frozenset({"__del__", "remove", "_remove"})
-"""Functions that Python calls when an object goes, and whose exceptions it only prints: `weakref` has such ones."""
 SOON_S = 0.05
 
 
+class Left(KeyboardInterrupt):
+    """SIGTERM came."""
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """SIGTERM ends the program as Ctrl-C does, through every `finally`.
+
+    Where Python only prints what is raised, in a callback of a weak reference or a `__del__`, it tells a hook so; then
+    the program is told once more, a moment later, when that call is over.
+    """
+    hook = sys.unraisablehook
+
+    def swallowed(what: UnraisableHookArgs) -> None:
+        if issubclass(what.exc_type, Left):
+            signal.setitimer(signal.ITIMER_REAL, SOON_S)
+        else:
+            hook(what)
+
+    before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGALRM)}
+    sys.unraisablehook = swallowed
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = hook
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _leave(number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends the program as Ctrl-C does, through every `finally`; where that would be lost, a moment later."""
-    if frame is not None and frame.f_code.co_name in SWALLOWING:
-        signal.signal(signal.SIGALRM, _leave)
-        signal.setitimer(signal.ITIMER_REAL, SOON_S)
-        return
-    raise KeyboardInterrupt
+    raise Left

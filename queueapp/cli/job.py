@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -47,10 +48,15 @@ def as_text(job: JobView, *, payload: bool) -> str:
     lines = [pairs([(name, value) for name, value in facts.items() if value is not None])]
     for error in history:
         what = error["class"] or ("lost with its worker" if error["kind"] == "lost" else error["kind"])
-        lines.append(f"attempt {error['attempt']} on {error['worker']}: {what}")
+        span = f"{_clock(error['started'])} to {_clock(error['at'])}"
+        lines.append(f"attempt {error['attempt']} on {error['worker']}, {span}: {what}")
         detail = error.get("detail") or {}
         if detail.get("message"):
             lines.append(printable_lines(str(detail["message"])))
         if detail.get("traceback"):
             lines.append(printable_lines(str(detail["traceback"])))
     return "\n".join(lines)
+
+
+def _clock(at: datetime | None) -> str:
+    return "?" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"

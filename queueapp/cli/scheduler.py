@@ -18,21 +18,24 @@ from queueapp.scheduler.leading import DispatchThread
 from queueapp.scheduler.loop import Scheduler
 from queueapp.store import connection, shards
 from queueapp.store.dispatching import wait_leader
+from queueapp.store.presence import Presence
 from queueapp.store.safety import forget_old_functions
 from queueapp.sync.installation import Ownership
 
 logger = logging.getLogger(__name__)
 
 
-def make_scheduler(owner: str, installation: str) -> Scheduler:
+def make_scheduler(owner: str, installation: str, presence: Presence | None = None) -> Scheduler:
     """A scheduler of every known pool, for as long as the namespace is this installation's."""
+    leading = DispatchThread(owner, connection.blocking, wait_leader)
     return Scheduler(
         owner,
         declared_pools,
         shards.store,
         [SyncRepair(), Schedules(), Relay(), OutboxSize(), Records()],
         ownership=Ownership(installation),
-        leading=DispatchThread(connection.blocking, wait_leader),
+        leading=leading,
+        presence=presence,
     )
 
 
@@ -54,6 +57,11 @@ def run_scheduler(name: str | None, metrics_addr: tuple[str, int] | None = None)
     forget_old_functions(connection.commands())
     installation = startup.claim_namespace()
     startup.open_pools(declared_pools())
-    scheduler = make_scheduler(startup.process_id(name), installation)
+    presence = startup.begin_presence()
+    scheduler = make_scheduler(startup.process_id(name), installation, presence)
     vitals.parts.append(scheduler)
+    if presence is not None:
+        presence.start()
     scheduler.run()
+    if presence is not None:
+        presence.stop()

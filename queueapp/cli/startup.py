@@ -21,6 +21,7 @@ from queueapp.conf import settings
 from queueapp.errors import StoreError, StoreMisconfigured, StoreUnavailable
 from queueapp.outage import Outage
 from queueapp.store import connection, shards
+from queueapp.store.presence import Presence
 from queueapp.store.safety import check_scripts, check_server
 from queueapp.sync import installation
 
@@ -112,6 +113,13 @@ def open_pools(pools: Iterable[str]) -> None:
                 logger.debug("Pool %s: %s", pool, error)
 
     when_reachable(open_each)
+
+
+def begin_presence() -> Presence | None:
+    """The sign of life of this process, to be started by the caller; None when the settings want none."""
+    if settings.leader_presence == "off":
+        return None
+    return Presence(connection.blocking, sharded=settings.leader_presence == "shard")
 
 
 def on_stop_signals(stop: Callable[[], None]) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from django.db import connections
 from prometheus_client.registry import Collector
@@ -24,6 +25,7 @@ from queueapp.outage import Outage
 from queueapp.producer.discovery import load_tasks
 from queueapp.scheduler.loop import Scheduler
 from queueapp.store import connection, shards
+from queueapp.store.presence import Presence
 from queueapp.sync.installation import Ownership
 from queueapp.worker.line import Line
 from queueapp.worker.loop import EXIT_DONE, Worker, WorkerOptions
@@ -74,7 +76,8 @@ class WorkerProcess:
         startup.look_at_server()
         installation = startup.claim_namespace()
         startup.open_pools(pools)
-        lines = self._lines(pools, worker_id)
+        presence = startup.begin_presence()
+        lines = self._lines(pools, worker_id, presence)
         own = [line.stop_key for line in lines]
         keys = [*(line.wake_key for line in lines), *own]
         self._worker = Worker(
@@ -84,13 +87,18 @@ class WorkerProcess:
             ownership=Ownership(installation),
         )
         self._vitals.parts.append(self._worker)
-        scheduling = self._start_scheduler(worker_id, installation)
+        if presence is not None:
+            presence.on_change(self._worker.look)
+            presence.start()
+        scheduling = self._start_scheduler(worker_id, installation, presence)
         logger.info("Worker started", extra={"worker": worker_id, "pools": ",".join(pools), "slots": self._slots})
         connections.close_all()  # this thread needs the database no more
         code = self._worker.run()
         if scheduling is not None and self._scheduler is not None:
             self._scheduler.stop()
             scheduling.join(5.0)
+        if presence is not None:
+            presence.stop()
         logger.info("Worker stopped", extra={"worker": worker_id, "ran": self._worker.ran, "exit": code})
         return code
 
@@ -104,7 +112,13 @@ class WorkerProcess:
         require(wanted, known)
         return wanted
 
-    def _lines(self, pools: Sequence[str], worker_id: str) -> list[Line]:
+    def _lines(self, pools: Sequence[str], worker_id: str, presence: Presence | None) -> list[Line]:
+        def channel(pool: str) -> str:
+            return presence.channel(shards.keys(pool)) if presence is not None else ""
+
+        if presence is not None:
+            for pool in pools:
+                presence.add(shards.keys(pool))
         outage = Outage(logging.getLogger("queueapp.worker"))
         info = {"name": startup.process_name(self._command.name), "pid": str(os.getpid()), "slots": str(self._slots)}
         labels = TenantLabels(first_tenants(settings.metrics_tenants), settings.metrics_tenants)
@@ -117,6 +131,7 @@ class WorkerProcess:
                 info=info,
                 outage=outage,
                 meter=PoolMeter(pool, labels),
+                channel=partial(channel, pool),
             )
             for pool in pools
         ]
@@ -127,10 +142,10 @@ class WorkerProcess:
             return []
         return [STORE, LeaderCollector(lambda: self._scheduler.leading() if self._scheduler else {})]
 
-    def _start_scheduler(self, owner: str, installation: str) -> threading.Thread | None:
+    def _start_scheduler(self, owner: str, installation: str, presence: Presence | None) -> threading.Thread | None:
         if not self._command.with_scheduler:
             return None
-        scheduler = self._scheduler = make_scheduler(owner, installation)
+        scheduler = self._scheduler = make_scheduler(owner, installation, presence)
         self._vitals.parts.append(scheduler)
 
         def schedule() -> None:

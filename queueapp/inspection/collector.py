@@ -87,6 +87,10 @@ COUNTERS: dict[str, tuple[str, Value]] = {
         "Jobs that became dead letters, whoever decided it.",
         lambda pool: pool.stats.get("dead", 0),
     ),
+    "ductor_dead_letters_dropped_total": (
+        "Dead letters that went because their tenant had more than DEAD_MAX; the oldest go first.",
+        lambda pool: pool.stats.get("dead_dropped", 0),
+    ),
     "ductor_tasks_lost_total": (
         "Leases that ran out: of workers that died, hung or were cut off.",
         lambda pool: pool.stats.get("lost", 0),

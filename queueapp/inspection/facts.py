@@ -44,6 +44,7 @@ def as_mapping(job: JobView, *, payload: bool) -> dict[str, Any]:
                 "kind": error.kind,
                 "attempt": error.attempt,
                 "worker": error.worker,
+                "started": moment(error.started_ms),
                 "at": moment(error.at_ms),
                 "class": error.detail.get("class"),
                 **({"detail": error.detail} if payload else {}),

@@ -6,6 +6,14 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from queueapp.models.base import M
+from queueapp.permissions import (
+    DISCARD_JOB,
+    OPERATE_JOB,
+    OPERATE_POOL,
+    VIEW_ALL_TENANTS,
+    VIEW_OPERATIONS,
+    VIEW_PAYLOAD,
+)
 
 
 class NoRows(models.Manager[M]):
@@ -27,12 +35,12 @@ class Operations(models.Model):
         verbose_name = _("operations")
         verbose_name_plural = _("operations")
         permissions = (
-            ("view_operations", _("Can see what runs: pools, tenants, jobs without their contents")),
-            ("view_payload", _("Can see arguments, results and tracebacks")),
-            ("operate_pool", _("Can pause, resume and drain pools, tenants and lanes")),
-            ("operate_job", _("Can cancel, retry and move jobs")),
-            ("discard_job", _("Can discard dead letters")),
-            ("view_all_tenants", _("Can use the REST API for every tenant")),
+            (VIEW_OPERATIONS, _("Can see what runs: pools, tenants, jobs without their contents")),
+            (VIEW_PAYLOAD, _("Can see arguments, results and tracebacks")),
+            (OPERATE_POOL, _("Can pause, resume and drain pools, tenants and lanes")),
+            (OPERATE_JOB, _("Can cancel, retry and move jobs")),
+            (DISCARD_JOB, _("Can discard dead letters")),
+            (VIEW_ALL_TENANTS, _("Can use the REST API for every tenant")),
         )
 
     def __str__(self) -> str:

@@ -14,9 +14,10 @@ from django.views.decorators.http import require_safe
 from queueapp.inspection.collector import STORE
 from queueapp.monitoring.health import outside
 from queueapp.monitoring.page import directory, page
+from queueapp.permissions import VIEW_OPERATIONS, full
 
 TEXT = "text/plain; charset=utf-8"
-PERMISSION = "queueapp.view_operations"
+PERMISSION = full(VIEW_OPERATIONS)
 
 
 @never_cache

@@ -18,7 +18,8 @@ from typing import Any, cast
 from queueapp.errors import InvalidPolicy
 from queueapp.policies.node import Node
 from queueapp.policies.protocol import Candidate, Place, Policy
-from queueapp.policies.tree import Limits, Tree
+from queueapp.policies.room import Limits
+from queueapp.policies.tree import Tree
 
 NAME_FORM = re.compile(r"[a-z][a-z0-9_]{0,31}")
 FLAGS = ("ordered", "tiered", "charges")

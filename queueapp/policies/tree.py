@@ -14,27 +14,11 @@ from queueapp.policies.keyed import POINTER, Keyed, SubLane
 from queueapp.policies.lanes import Lane, TenantWork
 from queueapp.policies.node import Node, Pointers
 from queueapp.policies.protocol import Candidate, Place, Policy
-from queueapp.policies.slots import Slots
-from queueapp.policies.tokens import DispatchRate, Tokens
+from queueapp.policies.room import Limits, Room
 
 SMALLEST_CHARGE = 1.0
 FLOOR_RUN = 9
 """Jobs in a row that guaranteed minima may give: the tenth goes by the policy's turn."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What is configured for a tenant or for a lane of it. `ceiling` None = no limit, 0 = closed.
-
-    `min_share`, of a tenant: so many slots it gets before the others, as long as it has work for them.
-    """
-
-    weight: float = 1.0
-    ceiling: int | None = None
-    paused: bool = False
-    min_share: int = 0
-    dispatch: DispatchRate | None = None
-    """At which jobs are leased; None = any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,19 +50,14 @@ class Tree:
         self._estimate = estimate
         self.floor_run = 0
         """Jobs in a row that guaranteed minima gave."""
-        self._limits: dict[tuple[str, str], Limits] = {}
-        self._minima: dict[str, int] = {}
+        self._room = Room()
         self._tenants: dict[str, TenantWork] = {}
         self._jobs: dict[str, Candidate] = {}
         self._parked: dict[str, Candidate] = {}
-        self._slots = Slots()
         self._done: dict[str, None] | None = None
         self._touched: dict[tuple[str, str], None] = {}
         self._freed: dict[tuple[str, str], None] = {}
-        self.tokens = Tokens()
-        self._timers: dict[tuple[str, str], int] = {}
-        """Tenants and lanes that are out of the walk for want of a token → when they have one."""
-        self.keyed = Keyed(self, turns=not policy.ordered, tokens=self.tokens)
+        self.keyed = Keyed(self, turns=not policy.ordered, tokens=self._room.tokens)
         """Jobs with concurrency keys. It has the clock."""
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -93,17 +72,17 @@ class Tree:
     @property
     def open(self) -> bool:
         """The pool itself lets a job be leased. Closing it leaves the walk as it is."""
-        return not self.pool.paused and (self.pool.ceiling is None or len(self._slots) < self.pool.ceiling)
+        return not self.pool.paused and (self.pool.ceiling is None or len(self._room.slots) < self.pool.ceiling)
 
     def limits(self, tenant: str, lane: str = "") -> Limits:
-        return self._limits.get((tenant, lane), Limits())
+        return self._room.limits(tenant, lane)
 
     def configured(self) -> Iterator[tuple[str, str]]:
         """The scopes that have limits of their own."""
-        return iter(self._limits)
+        return self._room.configured()
 
     def in_flight(self, tenant: str, lane: str = "") -> int:
-        return self._slots.used(tenant, lane)
+        return self._room.slots.used(tenant, lane)
 
     def tenants(self) -> Iterator[tuple[str, Node]]:
         """Each tenant that is remembered, with its node over lanes."""
@@ -119,7 +98,7 @@ class Tree:
 
     def below_minimum(self, tenant: str) -> bool:
         """It may run, and holds fewer slots than it is to have before others."""
-        return tenant in self.root.walk and self.in_flight(tenant) < self._minima.get(tenant, 0)
+        return tenant in self.root.walk and self.in_flight(tenant) < self._room.minima.get(tenant, 0)
 
     # -- changing -----------------------------------------------------------------------------------------------
 
@@ -203,10 +182,7 @@ class Tree:
             turn = cost / tenant_weight if self.policy.charges else 1.0
             self.keyed.lease(self.keyed.sub_lane(self._sub_lane(job)), job.id, turn)
         self._tenants[tenant].waiting -= 1
-        self._slots.take(job.id, tenant, lane)
-        for scope in ((tenant, ""), (tenant, lane)):
-            if (rate := self.limits(*scope).dispatch) is not None:
-                self.tokens.take(scope, rate, self.keyed.now_ms)
+        self._room.lease(job.id, tenant, lane, self.keyed.now_ms)
         self.refresh(tenant, lane)
         self.flush()
         return Charge(
@@ -238,7 +214,7 @@ class Tree:
 
     def release(self, job_id: str) -> None:
         """The lease of `job_id` ended: its slots are free. A second release is a no-op."""
-        scope = self._slots.give_back(job_id)
+        scope = self._room.slots.give_back(job_id)
         if scope is not None:
             if self._counts_slots(*scope):
                 self._touch(*scope, freed=True)
@@ -250,14 +226,7 @@ class Tree:
     def configure(self, tenant: str, lane: str, limits: Limits) -> None:
         """Weight, ceiling and pause of a tenant (`lane` "") or of one lane; they act at once."""
         before = self.limits(tenant, lane).weight
-        self._limits[tenant, lane] = limits
-        self._timers.pop((tenant, lane), None)
-        if limits.dispatch is not None:
-            self.tokens.free((tenant, lane), limits.dispatch, self.keyed.now_ms)  # what is owed is converted now
-        if limits.min_share and not lane:
-            self._minima[tenant] = limits.min_share
-        elif not lane:
-            self._minima.pop(tenant, None)
+        self._room.configure(tenant, lane, limits, self.keyed.now_ms)
         if limits.weight != before:
             self._reweigh(tenant, lane, limits.weight)
         if lane:
@@ -267,14 +236,8 @@ class Tree:
 
     def sweep_timers(self, most: int) -> bool:
         """Who has a token again enters the walk; whether there was anybody to look at."""
-        due = sorted(
-            (moment, f"l:{tenant}|{lane}" if lane else f"t:{tenant}", tenant, lane)
-            for (tenant, lane), moment in self._timers.items()
-            if moment <= self.keyed.now_ms
-        )[:most]
-        for _, _, tenant, lane in due:
-            del self._timers[tenant, lane]
-        for _, _, tenant, lane in due:
+        due = self._room.due(most, self.keyed.now_ms)
+        for tenant, lane in due:
             if lane:
                 self.refresh(tenant, lane)
             else:
@@ -312,8 +275,8 @@ class Tree:
 
     def _turn(self) -> tuple[str, bool] | None:
         """Whose turn it is, and whether its guaranteed minimum gives it."""
-        if self.floor_run < FLOOR_RUN and self._minima:
-            names = [name for name in self._minima if self.below_minimum(name) and name not in self.root.passed]
+        if self.floor_run < FLOOR_RUN and self._room.minima:
+            names = [name for name in self._room.minima if self.below_minimum(name) and name not in self.root.passed]
             below = [(self.root.walk.place(name), name) for name in names]
             if below:
                 return min(below)[1], True
@@ -395,18 +358,12 @@ class Tree:
         return max(SMALLEST_CHARGE, job.cost or self._estimate(job))
 
     def _has_room(self, tenant: str, lane: str) -> bool:
-        limits, now_ms = self.limits(tenant, lane), self.keyed.now_ms
-        if limits.paused or (limits.ceiling is not None and self.in_flight(tenant, lane) >= limits.ceiling):
-            return False
-        if limits.dispatch is None or self.tokens.free((tenant, lane), limits.dispatch, now_ms):
-            return True
-        self._timers[tenant, lane] = self.tokens.moment((tenant, lane), limits.dispatch, now_ms)
-        return False
+        return self._room.has(tenant, lane, self.keyed.now_ms)
 
     def _counts_slots(self, tenant: str, lane: str) -> bool:
         """A slot given back may let somebody run."""
         ceilings = (self.pool.ceiling, self.limits(tenant).ceiling, self.limits(tenant, lane).ceiling)
-        return tenant in self._minima or any(ceiling is not None for ceiling in ceilings)
+        return tenant in self._room.minima or any(ceiling is not None for ceiling in ceilings)
 
     def _queue(self, lane: Lane, job: Candidate) -> Pointers:
         return lane.continued if self._is_continued(job) else lane.fresh

@@ -22,7 +22,8 @@ from queueapp import metrics
 from queueapp.compat import task_enqueued
 from queueapp.errors import IdempotencyConflict, StoreError
 from queueapp.moments import now_ms
-from queueapp.producer.outbox import is_away, job_of, repeats, rows, served
+from queueapp.producer.entries import job_of
+from queueapp.producer.outbox import is_away, repeats, rows, served
 from queueapp.producer.results import DEFERRED, DuctorResult, result_from_record
 from queueapp.producer.sending import Answer, send_each
 from queueapp.signals import enqueue_failed

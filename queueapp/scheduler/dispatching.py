@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Protocol
 
+from queueapp import metrics
 from queueapp.conf import settings
 from queueapp.errors import DuctorError, Fenced, OrderChanged, StoreError, StoreUnavailable
 from queueapp.policies.protocol import Candidate
@@ -75,7 +76,7 @@ class DispatchStore(Protocol):
 
     def read_policy(self) -> tuple[int, bytes]: ...
 
-    def wake_leader(self) -> None: ...
+    def nudge(self, scheduler: str) -> None: ...
 
 
 class DispatchReads(Protocol):
@@ -135,6 +136,10 @@ class Dispatcher:
         """This term has not had a round yet."""
         return (self._term is None or self._term.nonce != term.nonce) and self._fenced != term.nonce
 
+    def fenced(self, term: Term) -> bool:
+        """A write under this term was refused: another one has begun."""
+        return self._fenced == term.nonce
+
     def round(self, term: Term, *, told: bool) -> bool:
         """Does what there is to do, as far as one turn goes; True: there is more. `told`: a token came for this pool.
 
@@ -151,6 +156,7 @@ class Dispatcher:
                 # The scheduler's loop finds out at its next renewal; until then this term does nothing more.
                 logger.warning("Fenced: another scheduler leads", extra={"pool": self.pool, "epoch": term.epoch})
                 self._fenced = term.nonce
+                metrics.terms_fenced(self.pool).inc()
                 self._forget()
                 self.next_at = self._clock() + LOOK_S
                 return False

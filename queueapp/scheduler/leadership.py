@@ -10,16 +10,24 @@ Trust window. Between renewals the leader believes in its term until `sent + ttl
     counted from *before* the last granted call was sent. The window ends before the lease does, so that a cut-off
     leader stops by itself; it is a courtesy, the fence is the protection.
 Renewal. Every `renew_ms`, about three times in a lease, from the scheduler's own loop: if that hangs, so does this.
+Presence. A leader stays subscribed to a channel of its own (`store.presence`) and says so at each grant and renewal;
+    a standby asks the store ten times a second whether anybody is subscribed there. Gone twice, 25 ms apart, means
+    that the process is dead, and the store gives the lease away before it has ended. That this may be wrong is safe,
+    because of the fence. Who cannot subscribe leads unwatched: only the end of the lease shows its death.
 
     what happens                         the leader                                  the others
     ----------------------------------   -----------------------------------------   -------------------------------
-    clean stop                           releases the lease                          the next try takes it
-    it dies                              -                                           take it when the lease has ended
-    it freezes, then wakes               next renewal or write is FENCED, steps      took it meanwhile
+    clean stop                           releases the lease                          a token wakes one, which takes it
+    it dies                              -                                           its socket closes: take it at once
+    it freezes, then wakes               next renewal or write is FENCED, steps      took it when the lease had ended
                                          down at once
+    its host is lost, or cut off         stops when its trust window ends            take it when the lease has ended
+    its presence alone is cut            renews unwatched, subscribes, renews        are told `held`
     the store cannot be reached          leads on until its trust window ends        the same
     it comes back in time                renews                                      are told `held`
     it comes back late, nobody took it   renews: same term                           are told `held`
+    the store lost its newest writes     FENCED, or renews a term that nobody        at most one nonce is accepted
+    in a failover                        else was given
 
 Not thread-safe: the scheduler's loop alone calls it. Every scheduler does all duties that need no leader; the lease
 alone is exclusive.
@@ -35,21 +43,26 @@ from time import monotonic
 from typing import Protocol
 
 from queueapp import metrics
-from queueapp.errors import Fenced, LeaseHeld
+from queueapp.errors import Fenced, LeaderAbsent, LeaseHeld
 from queueapp.store.leader_records import Term
 
 logger = logging.getLogger(__name__)
 
 MARGIN = 0.1
 """Part of the lease that is not trusted: clocks drift, and a reply needs its time."""
+PROBE_S = 0.1
+"""Between two looks of a standby at a leader whose death would show."""
+SUBSCRIBE_S = 1.0
+"""A candidate waits so long for its own subscription, and then asks without."""
+SOON_S = 0.02
 
 
 class LeadershipStore(Protocol):
     """The methods of `store.Store` that leadership calls."""
 
-    def lead_acquire(self, owner: str, nonce: str, ttl_ms: int) -> Term: ...
+    def lead_acquire(self, owner: str, nonce: str, ttl_ms: int, *, channel: str = "", watch: bool = False) -> Term: ...
 
-    def lead_renew(self, nonce: str, ttl_ms: int, fault: str = "") -> Term: ...
+    def lead_renew(self, nonce: str, ttl_ms: int, fault: str = "", *, channel: str = "") -> Term: ...
 
     def lead_release(self, nonce: str) -> bool: ...
 
@@ -66,23 +79,29 @@ class Leadership:
         ttl_ms: int,
         renew_ms: int,
         retry_ms: int,
+        channel: Callable[[], str] | None = None,
         clock: Callable[[], float] = monotonic,
         nonce: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
+        """`channel` answers where this process is subscribed now, "" = nowhere; None: presence plays no part."""
         self._pool = pool
         self._store = store
         self._owner = owner
         self._ttl_ms = ttl_ms
         self._renew_s = renew_ms / 1000
         self._retry_s = retry_ms / 1000
+        self._channel = channel
+        self._unsubscribed_until = clock() + SUBSCRIBE_S
         self._clock = clock
         self._new_nonce = nonce
         self._nonce = nonce()
         self._term: Term | None = None
         self._trusted_until = 0.0
         self._begun = metrics.terms_begun(pool)
+        self._fenced = metrics.terms_fenced(pool)
         self.fault = ""
         """Why this scheduler cannot dispatch while it leads: kept with the lease, so that operators see it."""
+        self.probe_s = PROBE_S
         self.next_at = 0.0
         """When `tick` wants to be called, on the monotonic clock."""
 
@@ -90,6 +109,10 @@ class Leadership:
     def term(self) -> Term | None:
         """The term that this scheduler leads under, or None. Ask right before every act, not once."""
         return self._term if self._clock() < self._trusted_until else None
+
+    def hurry(self) -> None:
+        """Something happened: the next `tick` asks the store, whenever it comes."""
+        self.next_at = 0.0
 
     def tick(self) -> None:
         """Acquires or renews when it is time. StoreError passes through: the caller waits, the trust window runs."""
@@ -109,11 +132,20 @@ class Leadership:
 
     def _acquire(self) -> None:
         sent = self._clock()
+        channel = self._channel() if self._channel else ""
+        if self._channel and not channel and sent < self._unsubscribed_until:
+            self.next_at = sent + SOON_S
+            return
+        watch = self._channel is not None
         try:
-            term = self._store.lead_acquire(self._owner, self._nonce, self._ttl_ms)
-        except LeaseHeld:
+            term = self._store.lead_acquire(self._owner, self._nonce, self._ttl_ms, channel=channel, watch=watch)
+        except LeaderAbsent as absent:
+            self.next_at = self._clock() + absent.again_ms / 1000
+            return
+        except LeaseHeld as held:
             # A little jitter keeps standbys apart that were started together.
-            self.next_at = self._clock() + self._retry_s * random.uniform(0.9, 1.1)
+            pause_s = (self.probe_s if held.watched else self._retry_s) * random.uniform(0.9, 1.1)
+            self.next_at = self._clock() + min(pause_s, held.left_ms / 1000 + SOON_S)
             return
         self._granted(term, sent)
         self._begun.inc()
@@ -122,12 +154,14 @@ class Leadership:
     def _renew(self) -> None:
         sent = self._clock()
         try:
-            term = self._store.lead_renew(self._nonce, self._ttl_ms, self.fault)
+            channel = self._channel() if self._channel else ""
+            term = self._store.lead_renew(self._nonce, self._ttl_ms, self.fault, channel=channel)
         except Fenced:
             lost = self._term
             self._term, self._trusted_until = None, 0.0
             self._nonce = self._new_nonce()
             self.next_at = self._clock() + self._retry_s
+            self._fenced.inc()
             logger.warning(
                 "No longer leading: another scheduler has the lease",
                 extra={"pool": self._pool, "epoch": lost.epoch if lost else 0, "owner": self._owner},

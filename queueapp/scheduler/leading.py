@@ -3,7 +3,7 @@
 It is a thread of its own with a connection of its own, beside the scheduler's loop, because the two must not hold up
 each other: duties wait for databases, and a leader's wait ends with a token of the store, not with a clock. One thread
 for all pools is enough: what it does is short calls of bounded size, pool by pool in turn, and it waits for all of them
-in one blocking read.
+in one blocking read. The same read hears when the leader of a pool that is led elsewhere says good-bye.
 
 The scheduler's loop alone acquires, renews and releases leases; the thread only asks for the term before each round
 (`Leadership.term`), and a term that ended between asking and writing is fenced. Before a lease is released the loop
@@ -57,14 +57,24 @@ class Led:
     told: bool = True
 
 
-Wait = Callable[[Any, Mapping[str, Any], float], str | None]
+Wait = Callable[[Any, str, Mapping[str, Any], Mapping[str, Any], float], str | None]
 """`store.dispatching.wait_leader`."""
 
 
 class DispatchThread:
     """All dispatchers of one scheduler. Everything but `_run` and what it calls is called by the scheduler's loop."""
 
-    def __init__(self, connect: Callable[[], Client], wait: Wait, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        owner: str,
+        connect: Callable[[], Client],
+        wait: Wait,
+        *,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._owner = owner
+        self.on_doubt: Callable[[str], None] = lambda pool: None
+        """Called by the thread, with the name of a pool whose leader has given up its lease, or which another leads."""
         self._connect = connect
         self._wait = wait
         self._clock = clock
@@ -101,6 +111,7 @@ class DispatchThread:
 
     def add(self, dispatcher: Dispatcher, leads: Leads) -> None:
         self._pools = {**self._pools, dispatcher.pool: Led(dispatcher=dispatcher, leads=leads)}
+        self._noticed.set()  # who waits for tokens is to wait for this pool's, too
 
     def let_go(self, pool: str) -> None:
         """Keeps what the pool's policy holds: its lease is about to be released."""
@@ -118,7 +129,7 @@ class DispatchThread:
         store = self._waiting_on
         if store is not None:
             try:
-                store.wake_leader()
+                store.nudge(self._owner)
             except StoreError:
                 logger.debug("The thread that waits finds out by itself that the store is away", exc_info=True)
 
@@ -157,6 +168,8 @@ class DispatchThread:
             led.leads.fault = ""
             led.due = self._clock() if more else led.dispatcher.next_at
             self._note_refusal(f"{pool} admission", led)
+            if led.dispatcher.fenced(term):
+                self.on_doubt(pool)
         except Exception as error:
             if not isinstance(error, DuctorError) and not self._outage.away(pool):
                 # A fault of ours, or of somebody's policy, in one pool must not end the others.
@@ -181,21 +194,22 @@ class DispatchThread:
         led = {pool: one for pool, one in self._pools.items() if one.leads.term is not None}
         timeout_s = min([LOOK_S, *(one.due - now for one in led.values())])
         # A pool whose store does not answer waits for its next try, whatever tokens there are.
-        stores = {pool: one.dispatcher.store for pool, one in led.items() if not self._outage.away(pool)}
-        if timeout_s <= 0 or not stores:
+        reached = {pool: one.dispatcher.store for pool, one in self._pools.items() if not self._outage.away(pool)}
+        if timeout_s <= 0 or not reached:
             self._noticed.wait(max(0.0, timeout_s))
             return
-        self._rest(stores, timeout_s)
+        here = {pool: store for pool, store in reached.items() if pool in led}
+        self._rest(here, {pool: store for pool, store in reached.items() if pool not in led}, timeout_s)
 
-    def _rest(self, stores: Mapping[str, DispatchStore], timeout_s: float) -> None:
+    def _rest(self, led: Mapping[str, DispatchStore], others: Mapping[str, DispatchStore], timeout_s: float) -> None:
         began = self._clock()
-        self._waiting_on = next(iter(stores.values()))
+        self._waiting_on = next(iter((led or others).values()))
         try:
             if self._noticed.is_set() or self._stopping.is_set():
                 return
             if self._client is None:
                 self._client = self._connect()
-            pool = self._wait(self._client, stores, timeout_s)
+            pool = self._wait(self._client, self._owner, led, others, timeout_s)
             self._outage.worked("waiting")
         except Exception as error:
             self._drop_client()
@@ -204,9 +218,12 @@ class DispatchThread:
             return
         finally:
             self._waiting_on = None
-        led = self._pools.get(pool) if pool is not None else None  # its pool may have been dropped meanwhile
-        if led is not None:
-            self._told(led, waited=self._clock() - began > IDLE_S)
+        if pool is not None and pool in others:
+            self.on_doubt(pool)
+        # Its pool may have been dropped meanwhile.
+        told = self._pools.get(pool) if pool is not None and pool in led else None
+        if told is not None:
+            self._told(told, waited=self._clock() - began > IDLE_S)
 
     def _told(self, led: Led, *, waited: bool) -> None:
         """A token came. One after another without anything behind them: a fault, which must not make a hot loop."""

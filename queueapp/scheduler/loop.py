@@ -9,9 +9,9 @@ away the loop waits with growing pauses and goes on by itself.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Protocol
 
@@ -29,15 +29,19 @@ from queueapp.scheduler.duties.promotion import Promotion, PromotionStore
 from queueapp.scheduler.duties.recovery import Recovery, RecoveryStore
 from queueapp.scheduler.duties.reranking import Reranking, RerankingStore
 from queueapp.scheduler.duties.retention import Retention, RetentionStore
-from queueapp.scheduler.leadership import Leadership, LeadershipStore
+from queueapp.scheduler.leadership import PROBE_S, Leadership, LeadershipStore
 from queueapp.scheduler.leading import DispatchThread
 from queueapp.store import shards
+from queueapp.store.presence import Presence
 from queueapp.sync.installation import Ownership
 
 logger = logging.getLogger(__name__)
 
+PROBED_POOLS = 10
+"""Of so many pools a standby looks at each leader ten times a second; of more, as often in all."""
 POOLS_EVERY_S = 10.0
 """How often the loop looks for pools that are new."""
+LEADERSHIP = "leadership"
 SHARES_IN_A_ROW = 20
 """A duty that always finds more lets the others in between."""
 
@@ -85,6 +89,7 @@ class Scheduler:
         *,
         ownership: Ownership | None = None,
         leading: DispatchThread | None = None,
+        presence: Presence | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._owner = owner
@@ -93,16 +98,29 @@ class Scheduler:
         self._open_store = open_store
         self._ownership = ownership
         self._clock = clock
-        self._stopping = threading.Event()
+        self._presence = presence
+        self._stopping = False
+        self._mail: SimpleQueue[str] = SimpleQueue()
+        """Pools whose leadership wants the loop now; "" only wakes it. A signal handler may put into it at any moment,
+        where the lock of an Event might be held by the very thread that the handler interrupts."""
         self._outage = Outage(logger, clock=clock)
         self.leaderships: dict[str, Leadership] = {}
         """By pool."""
         self._turned_at = clock()
         self._appointments = [Appointment("pools", "look", self._find_pools)]
         self._appointments += [Appointment("database", type(duty).__name__, duty.run) for duty in common]
+        if leading is not None:
+            leading.on_doubt = self.hurry
+        if presence is not None:
+            presence.on_change(self._hurry_shard)
 
     def stop(self) -> None:
-        self._stopping.set()
+        self._stopping = True
+        self._mail.put("")
+
+    def hurry(self, pool: str) -> None:
+        """Something happened to the leadership of this pool: the loop looks at once. From any thread."""
+        self._mail.put(pool)
 
     def leading(self) -> dict[str, bool]:
         """Pool → whether this scheduler leads it now. May be called from any thread."""
@@ -116,7 +134,7 @@ class Scheduler:
     @property
     def unready(self) -> str:
         """Why this scheduler is of no use just now; "" when it is. For probes."""
-        if self._stopping.is_set():
+        if self._stopping:
             return "it is stopping"
         if self._ownership is not None and self._ownership.barred:
             return "the namespace belongs to another installation"
@@ -128,30 +146,53 @@ class Scheduler:
         if self._leading is not None:
             self._leading.start()
         try:
-            while not self._stopping.is_set():
+            while not self._stopping:
                 if self._leading is not None and self._leading.broken:
                     raise DuctorError("The thread that leads has ended by a fault (see the log); start it again.")
                 self._turned_at = self._clock()
                 if self._may_act():
                     now = self._clock()
                     for appointment in [*self._appointments]:
-                        if appointment.due <= now and not self._stopping.is_set():
+                        self._lead_hurried(0.0)
+                        if appointment.due <= now and not self._stopping:
                             self._keep(appointment)
-                self._stopping.wait(max(0.0, self._next_at() - self._clock()))
+                self._lead_hurried(self._next_at() - self._clock())
         finally:
             if self._leading is not None:
                 self._leading.stop()
             self._release()
             logger.info("Scheduler stopped", extra={"owner": self._owner})
 
+    def _hurry_shard(self, prefix: str) -> None:
+        for pool in [*self.leaderships]:
+            if not prefix or shards.keys(pool).prefix == prefix:
+                self.hurry(pool)
+
+    def _lead_hurried(self, wait_s: float) -> None:
+        """Waits for mail, so long at most, and takes all there is. Leadership first: what it waits for takes
+        milliseconds, and the duties before it may take longer."""
+        try:
+            pool = self._mail.get(timeout=wait_s) if wait_s > 0 else self._mail.get_nowait()
+            while not self._stopping:
+                for appointment in [*self._appointments]:
+                    if appointment.who == pool and appointment.what == LEADERSHIP and self._may_lead:
+                        self.leaderships[pool].hurry()
+                        self._keep(appointment)
+                pool = self._mail.get_nowait()
+        except Empty:
+            return
+
+    @property
+    def _may_lead(self) -> bool:
+        return self._ownership is None or not self._ownership.barred
+
     def _may_act(self) -> bool:
         """Not while the namespace belongs to another installation: its jobs, results and leadership are not ours."""
-        if self._ownership is None:
-            return True
-        self._ownership.look()
-        if self._ownership.barred:
+        if self._ownership is not None:
+            self._ownership.look()
+        if not self._may_lead:
             self._release()
-        return not self._ownership.barred
+        return self._may_lead
 
     def _next_at(self) -> float:
         duties = min(entry.due for entry in self._appointments)
@@ -164,7 +205,7 @@ class Scheduler:
             for _ in range(SHARES_IN_A_ROW):
                 self._turned_at = self._clock()
                 pause_s = appointment.act()
-                if pause_s > 0 or self._stopping.is_set():
+                if pause_s > 0 or self._stopping:
                     break
             self._outage.worked(appointment.name)
         except Exception as error:
@@ -188,6 +229,8 @@ class Scheduler:
                 if shards.keys(former) == shards.keys(pool):
                     self._drop_pool(former)
             self._add_pool(pool, store)
+        for leadership in self.leaderships.values():
+            leadership.probe_s = PROBE_S * max(1.0, len(self.leaderships) / PROBED_POOLS)
         return POOLS_EVERY_S
 
     def _drop_pool(self, pool: str) -> None:
@@ -201,6 +244,9 @@ class Scheduler:
         self.leaderships.pop(pool).release()
 
     def _add_pool(self, pool: str, store: SchedulerStore) -> None:
+        keys, presence = shards.keys(pool), self._presence
+        if presence is not None:
+            presence.add(keys)
         leadership = Leadership(
             pool,
             store,
@@ -208,6 +254,7 @@ class Scheduler:
             ttl_ms=settings.leader_ttl_ms,
             renew_ms=settings.leader_renewal_ms,
             retry_ms=settings.leader_retry_ms,
+            channel=(lambda: presence.channel(keys)) if presence is not None else None,
             clock=self._clock,
         )
         self.leaderships[pool] = leadership
@@ -224,12 +271,12 @@ class Scheduler:
         duties: list[Duty] = [
             Promotion(store),
             Backlog(store),
-            Recovery(pool, store),
+            Recovery(pool, store, (lambda: presence.steady(keys)) if presence is not None else lambda: ""),
             Reranking(pool, store),
             Retention(store),
             Moves(pool, store),
         ]
-        self._appointments.append(Appointment(pool, "leadership", lead))
+        self._appointments.append(Appointment(pool, LEADERSHIP, lead))
         self._appointments += [Appointment(pool, type(duty).__name__, duty.run) for duty in duties]
 
     def _release(self) -> None:

@@ -15,7 +15,7 @@ from queueapp.conf import settings
 from queueapp.errors import DuctorError, InvalidOption, StoreError
 from queueapp.models import OutboxEntry, Schedule
 from queueapp.moments import now_ms
-from queueapp.producer import client, outbox, rows
+from queueapp.producer import client, entries, outbox, rows
 from queueapp.producer.preparation import Prepared, prepare
 from queueapp.producer.results import DuctorResult
 from queueapp.producer.sending import send_each
@@ -135,7 +135,7 @@ def _keep(schedule: Schedule, prepared: Prepared, public_id: str, moment_ms: int
     with transaction.atomic(using=alias):
         if not standing.update(**changes):
             raise _overlaps(schedule, "it has been fired since, or was deleted")
-        outbox.rows(alias).bulk_create([outbox.entry_of(prepared, due=until, claim=new_id(), tries=1)])
+        outbox.rows(alias).bulk_create([entries.entry_of(prepared, due=until, claim=new_id(), tries=1)])
 
 
 def _undo(schedule: Schedule, public_id: str) -> None:

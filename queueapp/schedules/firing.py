@@ -28,7 +28,7 @@ from queueapp.errors import StoreError, UnknownTask
 from queueapp.firings import ALL_MOST, LATE_MS, Due, due
 from queueapp.models import OutboxEntry, Schedule
 from queueapp.models.schedules import OFF
-from queueapp.producer import outbox
+from queueapp.producer import entries, outbox
 from queueapp.producer.preparation import Prepared
 from queueapp.producer.relaying import send_claimed
 from queueapp.producer.task import DuctorTask
@@ -265,7 +265,7 @@ def _claim(plans: Sequence[_Plan], now_ms: int) -> list[OutboxEntry]:
         for plan in plans:
             plan.won = plan.row.pk in free and _move(plan, now_ms)
             if plan.won:
-                kept += [outbox.entry_of(each, due=until, claim=claim, tries=1) for each in plan.jobs]
+                kept += [entries.entry_of(each, due=until, claim=claim, tries=1) for each in plan.jobs]
         # One that is there already is this firing, made before: of a schedule that was deleted and made again.
         outbox.rows(alias).bulk_create(kept, ignore_conflicts=True)
     if not kept:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import redis.asyncio
 from redis.exceptions import ConnectionError as ServerGone
-from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
+from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as ServerSilent
 
 from queueapp.store import calls
@@ -16,7 +16,7 @@ from queueapp.store.connection import translate_errors
 from queueapp.store.job_reads import check_replies, queue_job_reads, read_jobs
 from queueapp.store.keys import ShardKeys
 from queueapp.store.records import Enqueued, NewJob
-from queueapp.store.sending import go_as_scripts, knows_no_function, server_clock, take_scripts
+from queueapp.store.sending import server_clock, ways
 from queueapp.store.views import JobRecord
 
 T = TypeVar("T")
@@ -74,21 +74,16 @@ class AsyncStore:
         return call.result(reply)
 
     async def _send(self, call: Call[Any]) -> calls.Reply:
-        arguments: Any = (1, self.keys.prefix, *call.argv)
-        if not go_as_scripts(self.client):
-            try:
-                return await self.client.fcall(call.script.function, *arguments)  # type: ignore[no-any-return]
-            except ResponseError as error:
-                if not knows_no_function(error):
-                    raise
-            try:
-                await self.client.function_load(call.script.library.decode(), replace=True)
-                return await self.client.fcall(call.script.function, *arguments)  # type: ignore[no-any-return]
-            except ResponseError as error:
-                if not (knows_no_function(error) or isinstance(error, OutOfMemoryError)):
-                    raise
-                take_scripts(self.client)
+        steps = ways(self.client, self.keys.prefix, call)
         try:
-            return await self.client.evalsha(call.script.sha, *arguments)  # type: ignore[no-any-return]
-        except NoScriptError:
-            return await self.client.eval(call.script.text, *arguments)  # type: ignore[arg-type, no-any-return]
+            method, arguments = next(steps)
+            while True:
+                try:
+                    reply = await method(*arguments)
+                except ResponseError as error:
+                    method, arguments = steps.throw(error)
+                else:
+                    method, arguments = steps.send(reply)
+        except StopIteration as end:
+            answer: calls.Reply = end.value
+            return answer

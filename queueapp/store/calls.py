@@ -44,7 +44,9 @@ class Call(Generic[T]):
         if code == SchemaMismatch.code:
             raise mismatch(detail, self.script.name)
         error = REFUSALS.get(code, StoreError)
-        raise error(f"{error.__doc__} ({self.script.name}: {code} {detail})".rstrip())
+        refusal = error(f"{error.__doc__} ({self.script.name}: {code} {detail})".rstrip())
+        refusal.detail = reply[2:]
+        raise refusal
 
 
 def call(

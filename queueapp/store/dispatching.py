@@ -24,6 +24,7 @@ ADMIT_MOST = 250
 """Entries of one call of `admit`."""
 DISPATCH_MOST = 250
 """Jobs of one call of `dispatch`."""
+NUDGE_TTL_MS = 60_000
 SHORTEST_S = 0.005
 """BZPOPMIN takes 0 for "for ever"; nothing blocks for less than this."""
 
@@ -142,10 +143,14 @@ class Dispatching(Sender):
                 if blob is not None or self.client.hget(self.keys["marks"], "flush") == number:
                     return int(number), blob or b""
 
-    def wake_leader(self) -> None:
-        """A token for whoever waits in `wait_leader`: the process that leads has something to do that is not here."""
-        with translate_errors():
-            self.client.zadd(self.keys["wake:leader"], {"i": 0})
+    def nudge(self, scheduler: str) -> None:
+        """A token for the thread of this very scheduler that waits in `wait_leader`: something happened that no token
+        of a pool tells."""
+        name = self.keys[f"nudge:{scheduler}"]
+        with translate_errors(), self.client.pipeline() as pipeline:
+            pipeline.zadd(name, {"n": 0})
+            pipeline.pexpire(name, NUDGE_TTL_MS)
+            pipeline.execute()
 
     def _claim(self, consumer: str, most: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
         """What anybody read and nobody admitted, this reader included; then new entries."""
@@ -166,14 +171,25 @@ class Dispatching(Sender):
                 raise
 
 
-def wait_leader(client: redis.Redis, stores: Mapping[str, Dispatching], timeout_s: float) -> str | None:
-    """Blocks until one of these pools has something for its leader, and answers its name; None after `timeout_s`.
+def wait_leader(
+    client: redis.Redis,
+    scheduler: str,
+    led: Mapping[str, Dispatching],
+    others: Mapping[str, Dispatching],
+    timeout_s: float,
+) -> str | None:
+    """Blocks until one of these pools has something for this scheduler, and answers its name; None after `timeout_s`,
+    or when the scheduler nudged itself.
 
-    `client` is one of `connection.blocking()` that nobody else uses: closing it from another thread ends the wait with
-    an error. Pool name → store. A pool is told once for whatever happened until then: its leader works until nothing
-    is left, and asks anew. Raises StoreUnavailable.
+    `client` is one of `connection.blocking()` that nobody else uses. Pool name → store: of the pools that are led
+    here, whose token says that there is something to do; and of the others, whose token says that their leader has
+    gone. A pool is told once for whatever happened until then: its leader works until nothing is left, and asks anew.
+    Raises StoreUnavailable.
     """
-    by_key = {store.keys["wake:leader"].encode(): pool for pool, store in stores.items()}
+    by_key: dict[bytes, str | None] = {}
+    for name, stores in (("wake:leader", led), ("wake:standby", others)):
+        by_key |= {store.keys[name].encode(): pool for pool, store in stores.items()}
+    by_key |= {store.keys[f"nudge:{scheduler}"].encode(): None for store in [*led.values(), *others.values()]}
     with translate_errors():
         found: Any = client.bzpopmin(list(by_key), max(SHORTEST_S, timeout_s))
     return by_key[found[0]] if found else None

@@ -19,7 +19,7 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "job:<id>": ("string", "header and payload of a job that has not ended (lua/include/row.lua)"),
     "run:<id>": ("hash", "from the first dispatch or lease on: state, attempts, budgets, worker, charge, outcome"),
     "result:<id>": ("string", "what the task returned, as JSON; absent for None"),
-    "errors:<id>": ("list", "one record per failed or lost attempt, newest last, at most 20"),
+    "errors:<id>": ("list", "one record per failed or lost attempt (worker, start, end), newest last, at most 20"),
     "data:<id>": ("hash", "progress and metadata that the task saved under its lease"),
     "checkpoint:<id>": ("string", "what a run saved for the next one, as JSON; goes when the job ends"),
     "walk": ("zset", "runnable tenants by pointer; where ranks tie, the head's number of submission before the name"),
@@ -109,17 +109,24 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "idem:<tenant>|<digest>": ("string", "job id and fingerprint behind an idempotency key; expires"),
     "wake": ("zset", "tokens that wake parked workers: w (work), t (time)"),
     "wake:leader": ("zset", "token i wakes the leader of a pool with scheduled dispatch: there is something to do"),
-    "wake:standby": ("zset", "a token that wakes a standby scheduler"),
+    "wake:standby": ("zset", "token r wakes a standby scheduler: the lease of leadership was given up"),
+    "nudge:<scheduler>": ("zset", "a token by which a scheduler wakes its own thread that waits; expires"),
     "worker:<worker>": (
         "hash",
-        "what a worker registered, the seq of its last call, and stop: its jobs that were told to stop; expires",
+        "what a worker registered, the seq of its last call, and stop: its jobs that were told to stop; channel and "
+        "absent: its sign of life (lua/include/presence.lua); expires",
     ),
     "stop:<worker>": ("zset", "a token that wakes a parked worker, some of whose jobs were told to stop; expires"),
     "workers": ("zset", "workers by last heartbeat"),
+    "watched": ("zset", "workers whose death shows, all at 0 (lua/include/absent.lua)"),
     "held:<worker>": ("set", "jobs that a worker has leased"),
     "waiters": ("hash", "job id → waiter that wants its result"),
     "done:<waiter>": ("list", "ids whose result a waiting process asked for; expires"),
-    "leader": ("hash", "owner, epoch, nonce and end of the lease of leadership, why its holder cannot dispatch"),
+    "leader": (
+        "hash",
+        "owner, epoch, nonce and end of the lease of leadership, why its holder cannot dispatch; channel, armed and "
+        "absent: its sign of life (lua/include/presence.lua)",
+    ),
     "fence": ("hash", "epoch and nonce of the newest term, and when its leader last renewed it"),
     "quarantine": ("set", "ids whose rows had the wrong type and were set aside"),
 }

@@ -209,6 +209,20 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """What `partition_recover` found of lost leases; `more` says that another call would find some."""
+
+    pending: int
+    dead: int
+    cancelled: int
+    more: bool
+    workers: int
+    """How many workers were seen to be gone, before their leases ended."""
+    after: str
+    """For the next call: the last worker that was looked at, "" = all were."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Departed:
     """A job on its way to another pool."""
 
@@ -231,3 +245,30 @@ class Obliterated:
     jobs: int
     keys: int
     """Keys that went, with those of jobs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Something that `fsck` found not to be as it must be."""
+
+    kind: str
+    """index, member, slot, held, pointer, waiting, sum, …: docs/operations.md has all."""
+    name: str
+    """The job, tenant, lane, worker or key that it is about."""
+    what: str
+    word: str
+    """mendable (nothing was changed), mended, by_hand (a human has to look)."""
+    subject: str
+    cursor: str
+    """Where `fsck` met it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one call of `fsck` saw."""
+
+    now_ms: int
+    findings: Sequence[Difference]
+    rest: Sequence[tuple[str, str]]
+    """What is left of what it was asked, and the next page of what it looked at."""
+    facts: Sequence[tuple[str, ...]]

@@ -16,7 +16,7 @@ from queueapp.store.waits import waits_of_job, waits_of_lease
 
 TIED = frozenset({"aging", "edf", "wfq"})
 """Policies of the store whose ranks may be equal."""
-ERROR_FORM = re.compile(rb"(\w+)\|(\d+)\|(.*?)\|(\d+)\|(.*)", re.DOTALL)
+ERROR_FORM = re.compile(rb"(\w+)\|(\d+)\|(.*?)\|(\d+)\|(\d+)\|(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,15 +112,16 @@ def leased_job(reply: Sequence[bytes | int], task_names: Mapping[bytes, str]) ->
 
 
 def error_record(text: bytes) -> ErrorRecord:
-    """One entry of `errors:<id>`: `kind|attempt|worker|at|` and JSON."""
+    """One entry of `errors:<id>`: `kind|attempt|worker|start|at|` and JSON."""
     match = ERROR_FORM.match(text)
     if match is None:
         raise ValueError(f"not an error record: {text[:80]!r}")
-    kind, attempt, worker, at, detail = match.groups()
+    kind, attempt, worker, started, at, detail = match.groups()
     return ErrorRecord(
         kind=kind.decode(),
         attempt=int(attempt),
         worker=worker.decode(),
+        started_ms=int(started),
         at_ms=int(at),
         detail=_detail(detail),
     )

@@ -13,14 +13,11 @@ import redis
 from redis.exceptions import NoPermissionError
 
 from queueapp.errors import StoreError, StoreMisconfigured, StoreUnavailable
-from queueapp.store import connection, scripts, shards
+from queueapp.store import connection, examination, fitness, scripts, shards
 from queueapp.store.connection import translate_errors
 from queueapp.store.store import Store
 
 logger = logging.getLogger(__name__)
-
-OLDEST = (7, 0)
-"""Redis 7.0: functions, and flags of scripts. Valkey reports 7.2 as the Redis version that it is compatible with."""
 
 
 def check_server(client: redis.Redis) -> list[str]:
@@ -34,20 +31,13 @@ def check_server(client: redis.Redis) -> list[str]:
             info: dict[str, Any] = client.info("everything")
         except NoPermissionError:
             return []
-    version = str(info.get("redis_version", "0"))
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
-        raise StoreMisconfigured(f"The server is Redis {version}; Redis 7.0 or any Valkey is the oldest that works.")
+    version = fitness.version_of(info)
+    if version.level == "error":
+        raise StoreMisconfigured(version.sentence)
     if info.get("loading"):
         raise StoreUnavailable(f"The store at {connection.label()} is loading its data after a start.")
-    warnings = []
-    policy = str(info.get("maxmemory_policy", "noeviction"))
-    if policy != "noeviction":
-        warnings.append(
-            f"The server's maxmemory-policy is {policy}: it may silently drop jobs. Set `maxmemory-policy noeviction`."
-        )
-    if not info.get("aof_enabled") and info.get("role") == "master" and not info.get("connected_slaves"):
-        warnings.append("The server keeps no append-only file: when it dies its queue is lost. Set `appendonly yes`.")
-    return warnings
+    remarks = [fitness.eviction_of(info), *fitness.persistence_of(info, {})]
+    return [remark.sentence for remark in remarks if remark.loses]
 
 
 def check_room(client: redis.Redis) -> None:
@@ -57,8 +47,7 @@ def check_room(client: redis.Redis) -> None:
             info: dict[str, Any] = client.info("memory")
         except NoPermissionError:
             return
-    most = int(info.get("maxmemory", 0))
-    if most and int(info.get("used_memory", 0)) - int(info.get("mem_not_counted_for_evict", 0)) > most:
+    if fitness.is_full(info):
         raise StoreMisconfigured(
             f"The store at {connection.label()} is full (`maxmemory` reached) and refuses new jobs. Raise `maxmemory`, "
             "or let work end."
@@ -82,14 +71,9 @@ def forget_old_functions(client: redis.Redis) -> None:
     try:
         with translate_errors():
             listed: Any = client.execute_command("FUNCTION", "LIST", "LIBRARYNAME", f"{scripts.PREFIX}*")
-            names = [_library_name(entry) for entry in listed]
+            names = [examination.library_name(entry) for entry in listed]
             for name in names:
                 if name.startswith(scripts.PREFIX) and name not in ours:
                     client.function_delete(name)
     except StoreError as error:
         logger.info("Functions of earlier releases stay on the server: %s", error)
-
-
-def _library_name(entry: Any) -> str:
-    fields = entry if isinstance(entry, dict) else dict(zip(entry[::2], entry[1::2], strict=True))
-    return bytes(fields[b"library_name"]).decode()

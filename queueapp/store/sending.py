@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from time import monotonic
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -49,6 +49,37 @@ def go_as_scripts(client: Any) -> bool:
 def take_scripts(client: Any) -> None:
     """For a while calls of this client go as scripts."""
     _scripts_until[client] = monotonic() + SCRIPTS_S
+
+
+Step = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A method of the client, of whichever kind it is, and its arguments."""
+
+
+def ways(client: Any, prefix: str, call: Call[Any]) -> Generator[Step, Reply, Reply]:
+    """What is to be sent for a call, step by step: as a function, which is loaded where it is not, else as a script.
+
+    Whoever goes through the steps sends in the reply of each, or throws in the server's error; the call's reply is what
+    is returned. `Sender` does so, and `AsyncStore`, which awaits each.
+    """
+    arguments = (1, prefix, *call.argv)
+    function = (client.fcall, (call.script.function, *arguments))
+    if not go_as_scripts(client):
+        try:
+            return (yield function)
+        except ResponseError as error:
+            if not knows_no_function(error):
+                raise
+        try:
+            yield client.function_load, (call.script.library.decode(), True)
+            return (yield function)
+        except ResponseError as error:
+            if not (knows_no_function(error) or isinstance(error, OutOfMemoryError)):
+                raise
+            take_scripts(client)
+    try:
+        return (yield client.evalsha, (call.script.sha, *arguments))
+    except NoScriptError:
+        return (yield client.eval, (call.script.text, *arguments))
 
 
 def server_clock() -> int:
@@ -113,24 +144,19 @@ class Sender:
         )
 
     def _send(self, call: Call[Any]) -> Reply:
-        arguments: Any = (1, self.keys.prefix, *call.argv)
-        if not go_as_scripts(self.client):
-            try:
-                return self.client.fcall(call.script.function, *arguments)  # type: ignore[no-any-return]
-            except ResponseError as error:
-                if not knows_no_function(error):
-                    raise
-            try:
-                self.client.function_load(call.script.library.decode(), replace=True)
-                return self.client.fcall(call.script.function, *arguments)  # type: ignore[no-any-return]
-            except ResponseError as error:
-                if not (knows_no_function(error) or isinstance(error, OutOfMemoryError)):
-                    raise
-                take_scripts(self.client)
+        steps = ways(self.client, self.keys.prefix, call)
         try:
-            return self.client.evalsha(call.script.sha, *arguments)  # type: ignore[no-any-return]
-        except NoScriptError:
-            return self.client.eval(call.script.text, *arguments)  # type: ignore[arg-type, no-any-return]
+            method, arguments = next(steps)
+            while True:
+                try:
+                    reply = method(*arguments)
+                except ResponseError as error:
+                    method, arguments = steps.throw(error)
+                else:
+                    method, arguments = steps.send(reply)
+        except StopIteration as end:
+            answer: Reply = end.value
+            return answer
 
     def _run_all(self, batch: Sequence[Call[T]]) -> list[T]:
         """Several calls in one round trip. What the server did not know or did not answer is sent again by itself."""

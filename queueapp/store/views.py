@@ -22,6 +22,8 @@ class ErrorRecord:
     at_ms: int
     detail: Mapping[str, object]
     """`class`, `message`, `traceback` of an error; empty for a loss."""
+    started_ms: int = 0
+    """When its lease began; 0 = nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
 from queueapp.codec import encode_arguments, fingerprint
 from queueapp.models import DeadLetterInspection, KeyLimit, OutboxEntry, Pool, Schedule, Tenant, TenantLimits
 from queueapp.moments import now_ms
-from queueapp.producer import outbox
+from queueapp.producer import entries
 from queueapp.store.ids import LENGTH, new_id
 from queueapp.store.keys import ShardKeys, pool_code
 from queueapp.store.records import NewJob
@@ -52,7 +52,7 @@ def kept_job(entry: Any) -> dict[str, Any]:
         payload=entry.payload,
         fingerprint=fingerprint(entry.task, entry.payload),
     )
-    return {"version": outbox.VERSION, "backend": "default", "kept_ms": now_ms(), "job": outbox.held(job)}
+    return {"version": entries.VERSION, "backend": "default", "kept_ms": now_ms(), "job": entries.held(job)}
 
 
 class PoolFactory(DjangoModelFactory[Pool]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from queueapp.errors import WaitTimeout
@@ -33,44 +33,7 @@ from queueapp.store.records import (
 )
 from queueapp.store.views import ErrorRecord, JobRecord
 from queueapp.testing.blocking import StoreBlocked
-
-
-@dataclass(slots=True, kw_only=True)
-class Row:
-    """A job and what became of it."""
-
-    job: NewJob
-    state: State
-    submitted_ms: int
-    due_ms: int = 0
-    attempts: int = 0
-    errors: list[ErrorRecord] = field(default_factory=list)
-    first_leased_ms: int = 0
-    leased_ms: int = 0
-    ended_ms: int = 0
-    worker: str = ""
-    outcome: Outcome | None = None
-    reason: str = ""
-    result: bytes | None = None
-    charged: float = 0
-    data: dict[str, bytes] = field(default_factory=dict)
-    checkpoint: bytes | None = None
-    cancelling_ms: int = 0
-
-    @property
-    def waits(self) -> bool:
-        return self.state.waits
-
-    def end(self, outcome: Outcome, at_ms: int) -> None:
-        self.state, self.outcome, self.ended_ms, self.checkpoint = State.ENDED, outcome, at_ms, None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """A debounce: its job, and the moment of its first call."""
-
-    id: str
-    first_ms: int
+from queueapp.testing.rows import Row, Window
 
 
 class MemoryShard:
@@ -177,7 +140,7 @@ class MemoryShard:
     def job(self, job_id: str) -> JobRecord | None:
         with self._lock:
             row = self._rows.get(job_id)
-            return _record(row) if row is not None else None
+            return row.record() if row is not None else None
 
     def jobs(self, ids: Sequence[str]) -> list[JobRecord | None]:
         return [self.job(job_id) for job_id in ids]
@@ -192,7 +155,7 @@ class MemoryShard:
         """This job, whenever it is due; None when it does not wait any more."""
         with self._lock:
             row = self._rows.get(job_id)
-            return self._lease(row, worker) if row is not None and row.waits else None
+            return row.lease(worker) if row is not None and row.waits else None
 
     def cycle(
         self,
@@ -209,7 +172,7 @@ class MemoryShard:
         with self._lock:
             words = [self.finish(finish) for finish in finished]
             runnable = self._runnable(now_ms())
-            leased = [self._lease(row, worker) for row in runnable[:want]]
+            leased = [row.lease(worker) for row in runnable[:want]]
             due = self.next_due_ms()
             return Cycle(
                 jobs=leased,
@@ -245,7 +208,16 @@ class MemoryShard:
 
     def _note(self, row: Row, failed: Failed) -> int:
         now, detail = now_ms(), json.loads(failed.error)
-        row.errors.append(ErrorRecord(kind="error", attempt=row.attempts, worker=row.worker, at_ms=now, detail=detail))
+        row.errors.append(
+            ErrorRecord(
+                kind="error",
+                attempt=row.attempts,
+                worker=row.worker,
+                started_ms=row.leased_ms,
+                at_ms=now,
+                detail=detail,
+            )
+        )
         return now
 
     def _fail(self, row: Row, failed: Failed) -> Word:
@@ -277,7 +249,7 @@ class MemoryShard:
             row.checkpoint = fields.get(CHECKPOINT, row.checkpoint)
             return "done"
 
-    def register(self, worker: str, info: Mapping[str, str], ttl_ms: int) -> None: ...
+    def register(self, worker: str, info: Mapping[str, str], ttl_ms: int, channel: str = "") -> None: ...
 
     def forget(self, worker: str) -> int:
         return 0
@@ -299,28 +271,6 @@ class MemoryShard:
     def _runnable(self, now: int) -> list[Row]:
         self.promote(now)
         return [row for row in self._rows.values() if row.state is State.PENDING]
-
-    def _lease(self, row: Row, worker: str) -> LeasedJob:
-        row.state, row.worker, row.leased_ms = State.ACTIVE, worker, now_ms()
-        row.attempts += 1
-        row.first_leased_ms = row.first_leased_ms or row.leased_ms
-        return LeasedJob(
-            id=row.job.id,
-            attempts=row.attempts,
-            errors=len(row.errors),
-            crashes=0,
-            task=row.job.task,
-            tenant=row.job.tenant,
-            lane=row.job.lane,
-            priority=row.job.priority,
-            cost=row.job.cost,
-            submitted_ms=row.submitted_ms,
-            ready_ms=row.due_ms or row.submitted_ms,
-            leased_ms=row.leased_ms,
-            deadline_ms=row.leased_ms + 3_600_000,
-            max_attempts=row.job.max_attempts,
-            payload=row.job.payload,
-        )
 
 
 class AsyncShard:
@@ -368,34 +318,3 @@ class Memory:
 
     def pools(self) -> dict[str, str]:
         return {pool: shards.keys(pool).code for pool in self._shards}
-
-
-def _record(row: Row) -> JobRecord:
-    over = row.state is State.ENDED
-    return JobRecord(
-        id=row.job.id,
-        state=row.state,
-        task=row.job.task,
-        tenant=row.job.tenant,
-        lane=row.job.lane,
-        outcome=row.outcome,
-        reason=row.reason,
-        priority=row.job.priority,
-        charged=row.charged,
-        attempts=row.attempts,
-        error_count=len(row.errors),
-        submitted_ms=row.submitted_ms,
-        ready_ms=row.due_ms or row.submitted_ms,
-        first_leased_ms=row.first_leased_ms,
-        leased_ms=row.leased_ms,
-        ended_ms=row.ended_ms,
-        due_ms=row.due_ms if row.state is State.SCHEDULED else 0,
-        deadline_ms=0 if over else row.job.deadline_ms,
-        worker=row.worker,
-        cancelling_ms=row.cancelling_ms,
-        max_attempts=row.job.max_attempts,
-        payload=None if over else row.job.payload,
-        result=row.result,
-        errors=tuple(row.errors),
-        data=dict(row.data),
-    )

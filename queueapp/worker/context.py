@@ -16,6 +16,7 @@ from queueapp.codec import decode_result, encode_result
 from queueapp.compat import TaskContext
 from queueapp.conf import settings
 from queueapp.errors import InvalidOption, StoreError
+from queueapp.fencing import Fence
 from queueapp.producer.options import COST_MAX
 from queueapp.producer.results import DuctorResult
 from queueapp.producer.saved import CHECKPOINT, GIVEN, METADATA, PROGRESS, saved_metadata
@@ -41,9 +42,12 @@ class JobContext(TaskContext):  # type: ignore[misc]  # the stubs do not know th
         return self.held.job.errors + self.held.job.crashes + 1
 
     @property
-    def fence(self) -> int:
-        """Grows with every lease of the job. Hand it to whatever must refuse an older run's writes."""
-        return self.held.job.attempts
+    def fence(self) -> Fence:
+        """A number that grows with every lease of the job. Hand it to whatever must refuse an older run's writes.
+
+        `queueapp.fencing` does so for rows of the host's database.
+        """
+        return Fence(self.held.job.attempts, job_id=self.held.job.id)
 
     @property
     def tenant(self) -> str:

@@ -55,7 +55,7 @@ class WorkerStore(Protocol):
 
     def save(self, job_id: str, attempts: int, fields: Mapping[str, bytes]) -> Word: ...
 
-    def register(self, worker: str, info: Mapping[str, str], ttl_ms: int) -> None: ...
+    def register(self, worker: str, info: Mapping[str, str], ttl_ms: int, channel: str = "") -> None: ...
 
     def forget(self, worker: str) -> object: ...
 
@@ -84,8 +84,10 @@ class Line:
         info: Mapping[str, str] | None = None,
         outage: Outage | None = None,
         meter: PoolMeter | None = None,
+        channel: Callable[[], str] = lambda: "",
         clock: Callable[[], float] = monotonic,
     ) -> None:
+        """`channel` answers where this process is subscribed now (`store.presence`), "" = nowhere."""
         self.pool = pool
         self.store = store
         self.worker = worker
@@ -124,6 +126,8 @@ class Line:
         self._outage = outage or Outage(logger)
         self._info = dict(info or {})
         self._register_at = 0.0
+        self._channel = channel
+        self._registered_channel = ""
 
     @property
     def wake_key(self) -> str:
@@ -161,13 +165,13 @@ class Line:
         """Whether there is something to say, or to ask for while there is room."""
         if now < self.away_until:
             return False
-        if self._call or self.finished or self.owes or now >= self.heartbeat.next_at:
+        if self._call or self.finished or self.owes or now >= self.heartbeat.next_at or self._presence_changed:
             return True
         return now >= self.ask_after and ((room > 0 and self.hungry) or now >= self.due_at)
 
     def next_at(self, room: int) -> float:
         """The moment at which this line wants the I/O thread next, if nothing happens before."""
-        if self._call or self.finished or self.returned or self.owes:
+        if self._call or self.finished or self.returned or self.owes or self._presence_changed:
             return self.away_until
         ask_at = max(self.ask_after, 0.0 if room > 0 and self.hungry else self.due_at)
         return max(self.away_until, min(self.heartbeat.next_at, ask_at))
@@ -190,9 +194,10 @@ class Line:
             )
         call = self._call
         try:
-            if now >= self._register_at:
-                self.store.register(self.worker, self._info, REGISTER_TTL_MS)
-                self._register_at = now + REGISTER_S
+            if now >= self._register_at or self._presence_changed:
+                channel = self._channel()
+                self.store.register(self.worker, self._info, REGISTER_TTL_MS, channel)
+                self._register_at, self._registered_channel = now + REGISTER_S, channel
                 self.registered = True
             reply = self.store.cycle(
                 self.worker,
@@ -266,6 +271,11 @@ class Line:
             self.store.forget(self.worker)
         except StoreError as error:
             logger.debug("Good-bye not heard: %s", error)
+
+    @property
+    def _presence_changed(self) -> bool:
+        """The store watches for a sign of life that is gone, or does not know that there is one."""
+        return self._channel() != self._registered_channel
 
     def _next_finished(self) -> list[Finish]:
         finished = self.finished

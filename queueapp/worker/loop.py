@@ -48,7 +48,7 @@ UNHEARD_S = 0.5
 FULL_S = 1.0
 """When every slot has been taken for so long, the parker waits for what is meant for this worker: that a job shall
 stop. Sooner it would have to be called back from that all the time."""
-WOKEN = object()
+WOKEN, LOOK = object(), object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +96,10 @@ class Worker:
         """Jobs whose outcome a slot has delivered."""
 
     # -- from other threads and from signal handlers ---------------------------------------------------------------
+
+    def look(self, _: object = None) -> None:
+        """Something changed that the lines know by themselves."""
+        self._mail.put(LOOK)
 
     def stop(self, *, now: bool = False) -> None:
         """Ask the worker to end: gracefully, or giving back at once what it holds. A second request means at once."""

@@ -23,7 +23,8 @@ from queueapp.models import Pool
 from queueapp.policies.node import Node
 from queueapp.policies.protocol import Candidate, Policy
 from queueapp.policies.registry import DIRECT, POLICIES, find
-from queueapp.policies.tree import Limits, Tree
+from queueapp.policies.room import Limits
+from queueapp.policies.tree import Tree
 from queueapp.sync import intent
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/policies.md").read_text()

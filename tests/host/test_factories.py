@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from queueapp.models import DeadLetterInspection, OutboxEntry, Pool, Tenant, TenantLimits
-from queueapp.producer import outbox
+from queueapp.producer import entries
 from queueapp.store import shards
 from queueapp.testing import Ductor, drain
 from queueapp.testing.factories import (
@@ -59,11 +59,11 @@ def test_parts_can_be_named() -> None:
 def test_an_outbox_entry_can_be_sent(ductor: Ductor) -> None:
     entry = OutboxEntryFactory.create(task="tests.host.shop.send_invoice", tenant="acme")
 
-    shards.store(entry.pool).enqueue([outbox.job_of(entry)])
+    shards.store(entry.pool).enqueue([entries.job_of(entry)])
     drain()
 
     assert ran == [("acme", 1)]
-    assert OutboxEntry.objects.get().job_id.endswith(outbox.job_of(entry).id)
+    assert OutboxEntry.objects.get().job_id.endswith(entries.job_of(entry).id)
 
 
 def test_an_inspection_says_what_was_done() -> None:

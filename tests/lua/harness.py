@@ -124,3 +124,8 @@ def counting_commands(shard: Shard, call: Callable[[], object]) -> int:
                 return count
             count += f"{mine}served:" in event["command"] or event["command"] == f"ZCARD {mine}active"
     raise AssertionError
+
+
+def commands(shard: Shard) -> int:
+    """How many the server has run for scripts and clients since it began."""
+    return sum(int(entry["calls"]) for entry in shard.client.info("commandstats").values())

@@ -12,10 +12,9 @@ from queueapp.store import calls
 from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.store.leader_records import Term
 from queueapp.store.records import LeasedJob
-from tests.lua.harness import LEASE_MS, Shard
+from tests.lua.harness import LEASE_MS, Shard, commands
 from tests.lua.keyed import use, used
 from tests.lua.readied import armed, limits, ready, slots, state, units, waiting
-from tests.lua.test_generations import commands
 
 READY_MS = 30_000
 

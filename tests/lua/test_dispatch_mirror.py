@@ -1,46 +1,20 @@
-"""A pool whose policy the store does not know: the leader picks, the store takes or says why not, and what changed.
+"""A pool whose policy the store does not know: what the leader is told of lanes, ranks and true costs, so that its copy
+of the walk holds.
 
 What the leader does with it is tested with the leader (tests/model/test_scheduled_parity.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from queueapp.errors import Fenced, OrderChanged, StoreError
 from queueapp.store.configuration import PoolConf, ScopeLimits
-from queueapp.store.leader_records import Correction, Dispatched, MirrorLane, Taken, Term
+from queueapp.store.leader_records import Correction, MirrorLane
 from queueapp.store.records import Returned
-from tests.lua.harness import Shard, completed, failed
+from tests.lua.harness import Shard, commands, completed, failed
 from tests.lua.keyed import keyed
-from tests.lua.test_generations import commands
-
-POLICY = "drr"
-
-
-def lead(shard: Shard, **options: object) -> Term:
-    return shard.schedule(policy=POLICY, **options)
-
-
-def pick(shard: Shard, term: Term, *names: str, window: int = 1_000) -> Dispatched:
-    """`"acme"` is its lane main, `"acme|mail"` another."""
-    picks = [(tenant, lane or "main") for tenant, _, lane in (name.partition("|") for name in names)]
-    return shard.store.dispatch(term, 250, window, picks, order=shard.order)
-
-
-def outcomes(answer: Dispatched) -> list[tuple[str, str]]:
-    return [(one.tenant, one.outcome) for one in answer.taken]
-
-
-def names(lanes: Sequence[MirrorLane]) -> list[tuple[str, bool]]:
-    return [(f"{lane.tenant}|{lane.lane}", lane.runs) for lane in lanes]
-
-
-def limits(shard: Shard, *scopes: ScopeLimits) -> None:
-    shard.versions += 1
-    shard.store.configure(shard.versions, scopes=scopes)
+from tests.lua.mirroring import POLICY, lead, limits, names, outcomes, pick
 
 
 def test_admission_takes_the_ranks_of_the_leader_and_tells_what_entered(shard: Shard) -> None:
@@ -144,87 +118,6 @@ def test_changes_are_told_in_their_order(shard: Shard) -> None:
     ]
 
 
-def test_the_first_job_of_each_pick_is_taken(shard: Shard) -> None:
-    term = lead(shard)
-    ids = shard.add(shard.job("a", cost=2), shard.job("a", cost=7), shard.job("b", cost=4))
-    shard.admit(term)
-    answer = pick(shard, term, "b", "a")
-    assert answer.taken == [
-        Taken(
-            tenant="b",
-            lane="main",
-            outcome="taken",
-            id=ids[2],
-            rank=3.0,
-            cost=4.0,
-            lane_now=MirrorLane(
-                tenant="b", lane="main", runs=False, rank=0, seq=0, cost=0, tenant_weight=1, lane_weight=1
-            ),
-            tenant_runs=False,
-        ),
-        Taken(
-            tenant="a",
-            lane="main",
-            outcome="taken",
-            id=ids[0],
-            rank=1.0,
-            cost=2.0,
-            lane_now=MirrorLane(
-                tenant="a", lane="main", runs=True, rank=2.0, seq=2, cost=7.0, tenant_weight=1, lane_weight=1
-            ),
-            tenant_runs=True,
-        ),
-    ]
-    assert (answer.jobs, answer.entered, answer.runnable) == (2, [], True)
-    assert [job.id for job in shard.lease(5)] == [ids[2], ids[0]]
-
-
-def test_a_lane_may_be_named_repeatedly(shard: Shard) -> None:
-    term = lead(shard)
-    ids = shard.add(*(shard.job("a") for _ in range(2)))
-    shard.admit(term)
-    answer = pick(shard, term, "a", "a", "a")
-    assert outcomes(answer) == [("a", "taken"), ("a", "taken"), ("a", "empty")]
-    assert [job.id for job in shard.lease(5)] == ids
-
-
-def test_why_a_pick_was_in_vain(shard: Shard) -> None:
-    term = lead(shard)
-    limits(shard, ScopeLimits(tenant="paused", paused=True), ScopeLimits(tenant="full", max_in_flight=1))
-    shard.add(*(shard.job(tenant) for tenant in ("paused", "full", "full")))
-    shard.add(keyed(shard, "k", tenant="keys"), keyed(shard, "k", tenant="keys"))
-    shard.admit(term)
-    answer = pick(shard, term, "paused", "full", "full", "keys", "keys", "nobody")
-    assert outcomes(answer) == [
-        ("paused", "blocked"),
-        ("full", "taken"),
-        ("full", "blocked"),
-        ("keys", "taken"),
-        ("keys", "blocked"),
-        ("nobody", "empty"),
-    ]
-    assert answer.taken[2].lane_now is not None
-    assert (answer.taken[2].lane_now.runs, answer.taken[2].tenant_runs) == (True, False)
-
-
-def test_a_full_window_and_a_full_pool_leave_picks_unasked(shard: Shard) -> None:
-    term = lead(shard, max_in_flight=2)
-    shard.add(*(shard.job("a") for _ in range(4)))
-    shard.admit(term)
-    assert outcomes(pick(shard, term, "a", "a", window=1)) == [("a", "taken"), ("a", "unasked")]
-    assert outcomes(pick(shard, term, "a", "a", window=9)) == [("a", "taken"), ("a", "unasked")]
-
-
-def test_a_job_that_expired_makes_way_for_the_next(shard: Shard) -> None:
-    term = lead(shard)
-    [brief, good] = shard.add(shard.job("a", expires_after_ms=10), shard.job("a"))
-    shard.admit(term)
-    shard.now_ms += 10
-    [taken] = pick(shard, term, "a").taken
-    assert taken.id == good
-    assert brief
-
-
 def test_a_slot_given_back_is_told(shard: Shard) -> None:
     term = lead(shard)
     limits(shard, ScopeLimits(tenant="a", max_in_flight=1))
@@ -246,15 +139,6 @@ def test_the_wake_of_a_key_during_a_dispatch_is_told(shard: Shard) -> None:
     shard.store.complete([completed(leased)])
     assert ("b|main", True) in names(shard.store.dispatch(term, 0, 100, order=shard.order).entered)
     assert outcomes(pick(shard, term, "b")) == [("b", "taken")]
-
-
-def test_guaranteed_minima_go_before_the_picks(shard: Shard) -> None:
-    term = lead(shard)
-    limits(shard, ScopeLimits(tenant="small", min_share=1))
-    shard.add(*(shard.job("big") for _ in range(2)), *(shard.job("small") for _ in range(2)))
-    shard.admit(term)
-    answer = pick(shard, term, "big", "big")
-    assert [(one.tenant, one.minimum) for one in answer.taken] == [("small", True), ("big", False), ("big", False)]
 
 
 def test_true_costs_are_told_by_lane(shard: Shard) -> None:
@@ -370,49 +254,3 @@ def test_a_new_leader_hears_what_the_old_one_was_not_told(shard: Shard) -> None:
         pick(shard, old, "a")
     assert names(shard.store.mirror()[1]) == [("a|main", True)]
     assert outcomes(pick(shard, new, "a")) == [("a", "taken")]
-
-
-# -- what a policy holds in memory -------------------------------------------------------------------------------------
-
-
-def test_a_flush_replaces_what_was_kept(shard: Shard) -> None:
-    term = lead(shard)
-    assert shard.store.read_policy() == (0, b"")
-    assert shard.store.flush_policy(term, 1, b"one", order=shard.order)
-    assert shard.store.flush_policy(term, 5, b"five", order=shard.order)
-    assert shard.store.read_policy() == (5, b"five")
-    assert [key for key in shard.snapshot() if key.startswith("flushed:")] == ["flushed:5"]
-
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_an_older_flush_changes_nothing(shard: Shard, number: int) -> None:
-    term = lead(shard)
-    shard.store.flush_policy(term, 2, b"two", order=shard.order)
-    before = shard.snapshot()
-    assert not shard.store.flush_policy(term, number, b"other", order=shard.order)
-    assert shard.snapshot() == before
-
-
-def test_a_repeat_of_a_flush_is_kept(shard: Shard) -> None:
-    term = lead(shard)
-    assert shard.store.flush_policy(term, 2, b"two", order=shard.order)
-    assert shard.store.flush_policy(term, 2, b"two", order=shard.order)
-
-
-def test_a_term_that_is_over_keeps_nothing(shard: Shard) -> None:
-    old = lead(shard)
-    shard.term()
-    before = shard.snapshot()
-    with pytest.raises(Fenced):
-        shard.store.flush_policy(old, 9, b"stale", order=shard.order)
-    assert shard.snapshot() == before
-
-
-def test_another_policy_drops_what_was_kept_and_numbers_go_on(shard: Shard) -> None:
-    term = lead(shard)
-    shard.store.flush_policy(term, 3, b"three", order=shard.order)
-    shard.schedule(policy="lottery")
-    assert shard.store.read_policy() == (3, b"")
-    term = shard.term()
-    assert not shard.store.flush_policy(term, 3, b"new", order=shard.order)
-    assert shard.store.flush_policy(term, 4, b"new", order=shard.order)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from queueapp.states import State
-from queueapp.store.configuration import KeyLimits, PoolConf, ScopeLimits
+from queueapp.store.configuration import KeyLimits, PoolConf, Rate, ScopeLimits
 from queueapp.store.records import KeyUse, NewJob, Returned
 from queueapp.store.wait_facts import Holder, WaitFacts
 from tests.lua.asking import LIVE_MS, ask
@@ -351,3 +351,16 @@ def test_a_row_of_hostile_numbers_is_read_or_refused_but_never_raises(shard: Sha
         if before is not None:
             shard.client.hset(shard.keys.run(job_id), field, before)
     assert not ask(shard, job_id).broken
+
+
+def test_the_tokens_of_all_keys_of_a_job_are_read_at_once(shard: Shard) -> None:
+    names, second = ("1", "2", "3", "4"), Rate(rate=1, period_ms=1_000)
+    shard.store.configure(1, keys=[KeyLimits(pattern="p", text="customer", max_in_flight=9, dispatch_rate=second)])
+    shard.add(keyed(shard, *names, limit=9))
+    shard.lease()
+    [job_id] = shard.add(keyed(shard, *names, limit=9))
+    shard.client.config_resetstat()
+    facts = shard.store.explain(job_id, live_ms=LIVE_MS, most=8, walked=100, looks=2_000)
+    stats: Any = shard.client.info("commandstats")
+    assert {each.scope for each in facts.throttled} == {f"d{name}" for name in names}
+    assert stats["cmdstat_mget"]["calls"] == 1

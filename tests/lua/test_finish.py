@@ -62,9 +62,11 @@ def test_a_job_that_is_gone_is_gone(shard: Shard) -> None:
 
 def test_errors_are_counted_against_max_attempts(shard: Shard) -> None:
     (job_id,) = shard.add(shard.job(max_attempts=3))
-    words = []
+    words, spans = [], []
     for _ in range(3):
         (job,) = shard.lease()
+        spans.append((shard.now_ms, shard.now_ms + 40))
+        shard.now_ms += 40
         words += shard.store.fail([failed(job, retry_ms=1_000)])
         shard.now_ms += 1_000
         shard.store.promote_due()
@@ -73,6 +75,7 @@ def test_errors_are_counted_against_max_attempts(shard: Shard) -> None:
     assert record is not None
     assert (record.state, record.reason, record.attempts, record.error_count) == (State.DEAD, "error", 3, 3)
     assert [error.attempt for error in record.errors] == [1, 2, 3]
+    assert [(error.started_ms, error.at_ms) for error in record.errors] == spans, "each attempt with its two moments"
     assert record.payload == b'{"a":[1]}', "a dead letter keeps its arguments"
 
 

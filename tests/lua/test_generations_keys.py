@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from queueapp.policies.registry import DIRECT
-from tests.lua.harness import Shard
+from tests.lua.generations import change, drained, moved_over
+from tests.lua.harness import Shard, commands
 from tests.lua.keyed import keyed
-from tests.lua.test_generations import change, commands, drained, moved_over
 
 POLICIES = sorted(DIRECT)
 SETS = 120

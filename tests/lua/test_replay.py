@@ -95,6 +95,7 @@ def scene(shard: Shard, name: str) -> Act:
         "explain": lambda: store.explain(waiting, live_ms=1_000, most=10, walked=10, looks=100),
         "browse": lambda: store.browse("dead", count=5, tenant="a"),
         "verify": store.verify,
+        "fsck": lambda: store.fsck("jobs", [(one.id, "0"), (waiting, "0")], mend=True, limit=9).findings,
         "admit": lambda: [store.admit(term, entries) is not None],
         "dispatch": lambda: [store.dispatch(term, 5, 6) is not None],
         "flush_policy": lambda: store.flush_policy(term, 3, b"what it knows"),

@@ -66,9 +66,12 @@ def test_dead_letters_are_bounded_per_tenant_and_by_age(shard: Shard) -> None:
     shard.store.trim(**bounds)
     seen = shard.snapshot()
     assert (len(seen["dead:loud"]), len(seen["dead:quiet"]), len(seen["dead"])) == (4, 3, 7)
+    assert seen["stats"][b"dead_dropped"] == b"8"
     shard.now_ms += 3_600_000
     shard.store.trim(**bounds)
-    assert "dead" not in shard.snapshot()
+    seen = shard.snapshot()
+    assert "dead" not in seen
+    assert seen["stats"][b"dead_dropped"] == b"8", "those that were old enough were not dropped for their number"
 
 
 def test_silent_workers_are_forgotten_when_they_hold_nothing(shard: Shard) -> None:

@@ -20,8 +20,9 @@ from queueapp.policies.edf import Edf
 from queueapp.policies.keyed import SWEEP_MS
 from queueapp.policies.protocol import Candidate, Policy
 from queueapp.policies.registry import POLICIES
+from queueapp.policies.room import Limits
 from queueapp.policies.tokens import DispatchRate
-from queueapp.policies.tree import Charge, Limits, Tree
+from queueapp.policies.tree import Charge, Tree
 from queueapp.store.configuration import KeyLimits, PoolConf, Rate, ScopeLimits
 from queueapp.store.records import Completed, Failed, LeasedJob, NewJob, Returned, Tier
 from queueapp.store.store import Store
@@ -77,10 +78,10 @@ class Clock:
 
 
 class Pair:
-    """One shard and one tree under `rule`."""
+    """One shard and one tree under `rule`. `led`: its dispatch is scheduled (`led.py`)."""
 
-    def __init__(self, store: Store, clock: Clock, rule: str) -> None:
-        self.store, self.clock = store, clock
+    def __init__(self, store: Store, clock: Clock, rule: str, *, led: bool = False) -> None:
+        self.store, self.clock, self.led = store, clock, led
         self.estimates = Estimates()
         policy, self.pool = under(rule)
         self.tree = Tree(policy, estimate=lambda job: self.estimates.cost(self.tasks[job.id], job.tenant))
@@ -258,7 +259,10 @@ class Pair:
                 self.tree.release(flight.leased.id)
 
     def promote(self) -> None:
-        """Waiting jobs past their expiry go; jobs that are due get a new place in line."""
+        """Waiting jobs past their expiry go; jobs that are due get a new place in line.
+
+        Where a leader admits them they come into line by a call of its own: whoever the sweeps let run is there before.
+        """
         expired = self._expired()
         due = sorted((due_ms, job_id) for job_id, due_ms in self.parked.items() if due_ms <= self.clock())
         due = [(due_ms, job_id) for due_ms, job_id in due if job_id not in expired]
@@ -266,11 +270,13 @@ class Pair:
         assert (moved.expired, moved.pending) == (len(expired), len(due))
         self._remove(expired)
         with self._together():
-            for due_ms, job_id in due:
-                del self.parked[job_id]
-                self._renew(job_id, due_ms)
+            if not self.led:
+                self._promoted(due)
             self.tree.keyed.sweep(1000)
         self.tree.sweep_timers(1000)
+        if self.led:
+            with self._together():
+                self._promoted(due)
 
     def cancel(self, indices: Iterable[int]) -> None:
         waiting = [job_id for job_id in self.jobs if job_id in self.tree]
@@ -356,6 +362,11 @@ class Pair:
     def _park(self, job: Candidate, delay_ms: int) -> None:
         self.tree.park(job)
         self.parked[job.id] = self.clock() + delay_ms
+
+    def _promoted(self, due: Iterable[tuple[int, str]]) -> None:
+        for due_ms, job_id in due:
+            del self.parked[job_id]
+            self._renew(job_id, due_ms)
 
     def _expired(self) -> list[str]:
         """Waiting jobs past their expiry, the earliest first."""

@@ -16,7 +16,8 @@ import pytest
 import redis
 
 from queueapp.policies.protocol import Candidate
-from queueapp.policies.tree import Limits, Tree
+from queueapp.policies.room import Limits
+from queueapp.policies.tree import Tree
 from queueapp.store.keys import ShardKeys
 from queueapp.store.store import Store
 from tests.model.pair import Clock, Pair, under

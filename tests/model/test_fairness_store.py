@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 import redis
 
-from queueapp.policies.tree import Limits
+from queueapp.policies.room import Limits
 from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.store.keys import ShardKeys
 from queueapp.store.records import Completed, NewJob

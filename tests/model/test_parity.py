@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from queueapp.policies.registry import DIRECT
+from queueapp.policies.room import Limits
 from queueapp.policies.tokens import DispatchRate
-from queueapp.policies.tree import Limits
 from queueapp.store.keys import ShardKeys
 from queueapp.store.records import Tier
 from queueapp.store.store import Store
@@ -277,11 +277,11 @@ def test_dispatch_rates_keep_the_order(fresh_pair: Callable[[str], Pair], rule: 
     """Rates of tenants, lanes and keys come, go and change; who has no token leaves the walk and comes back in time."""
     for seed in range(first, first + 12):
         pair, chance = fresh_pair(rule), random.Random(seed)
-        play(pair, [_rated(chance, event) for event in dense(chance, 50, keyed=seed % 2 == 0)])
+        play(pair, [rated(chance, event) for event in dense(chance, 50, keyed=seed % 2 == 0)])
         assert pair.store.verify() == [], f"seed {seed}"
 
 
-def _rated(chance: random.Random, event: Event) -> Event:
+def rated(chance: random.Random, event: Event) -> Event:
     rate = DispatchRate(
         rate=chance.choice([1, 3, 7, 50]), period_ms=chance.choice([20, 400, 1_000]), burst=chance.choice([1, 1, 2, 5])
     )

@@ -17,7 +17,8 @@ import redis
 
 from queueapp.policies.protocol import Candidate
 from queueapp.policies.registry import POLICIES, PYTHON, find
-from queueapp.policies.tree import Charge, Limits, Tree
+from queueapp.policies.room import Limits
+from queueapp.policies.tree import Charge, Tree
 from queueapp.scheduler.dispatching import Dispatcher
 from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.store.keys import ShardKeys

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from queueapp.policies.protocol import Candidate, Policy
-from queueapp.policies.tree import Charge, Limits, Tree
+from queueapp.policies.room import Limits
+from queueapp.policies.tree import Charge, Tree
 from tests.model.witness import Witness
 
 Event = tuple[Any, ...]

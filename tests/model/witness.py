@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from queueapp.policies.node import Node
 from queueapp.policies.protocol import Candidate
-from queueapp.policies.tree import FLOOR_RUN, Charge, Limits, Tree
+from queueapp.policies.room import Limits
+from queueapp.policies.tree import FLOOR_RUN, Charge, Tree
 
 TOLERANCE = 1e-9
 """Relative: the witness sums in another order than the tree does."""

@@ -53,6 +53,8 @@ class FakeStore:
         """Jobs that were told to stop."""
         self.extended: list[str] = []
         self.forgotten = False
+        self.channels: list[str] = []
+        """Signs of life that were told with registrations."""
         self.away = False
         self.lose_replies = 0
         self.next_due_ms = -1
@@ -123,9 +125,10 @@ class FakeStore:
         self._reach()
         return "done" if self.active.get(job_id) == attempts else "stale"
 
-    def register(self, worker: str, info: Mapping[str, str], ttl_ms: int) -> None:
+    def register(self, worker: str, info: Mapping[str, str], ttl_ms: int, channel: str = "") -> None:
         with self.lock:
             self._reach()
+            self.channels.append(channel)
 
     def forget(self, worker: str) -> int:
         with self.lock:

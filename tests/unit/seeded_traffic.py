@@ -10,7 +10,8 @@ import random
 
 from queueapp.policies.protocol import Candidate
 from queueapp.policies.registry import POLICIES
-from queueapp.policies.tree import Charge, Limits, Tree
+from queueapp.policies.room import Limits
+from queueapp.policies.tree import Charge, Tree
 
 JOBS = 600
 TENANTS = [f"tenant{number}" for number in range(12)]

@@ -198,21 +198,23 @@ def test_a_pool_of_a_benchmark_dispatches_as_it_is_told(redis_url: str, way: str
     assert threading.active_count() == before
 
 
-def test_a_signal_that_falls_into_a_callback_of_a_weak_reference_is_not_lost() -> None:
-    """Python prints what such a callback raises, and goes on."""
-    program = """
+@pytest.mark.parametrize("end", ["notice = weakref.ref(thing, fall)", "Thing.__del__ = fall"])
+def test_a_signal_that_falls_where_python_only_prints_what_is_raised_is_not_lost(end: str) -> None:
+    """A callback of a weak reference, of whatever name, and a `__del__`; the program goes on behind both."""
+    program = f"""
 import os, signal, time, weakref
-from queueapp.bench.ground import _leave
-signal.signal(signal.SIGTERM, _leave)
+from queueapp.bench.ground import ending
 class Thing: pass
-def remove(_): os.kill(os.getpid(), signal.SIGTERM)
+def fall(_): os.kill(os.getpid(), signal.SIGTERM)
 thing = Thing()
-reference = weakref.ref(thing, remove)
+{end}
 try:
-    del thing
-    time.sleep(20)
+    with ending():
+        del thing
+        time.sleep(20)
 except KeyboardInterrupt:
     print("ended")
+assert signal.getsignal(signal.SIGTERM) == signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
 """
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "ductor_project.settings"}
     done = subprocess.run(

@@ -17,7 +17,8 @@ from queueapp.policies.priority import Priority
 from queueapp.policies.protocol import Candidate, Place, Policy
 from queueapp.policies.registry import POLICIES
 from queueapp.policies.ring import Ring
-from queueapp.policies.tree import Limits, Tree
+from queueapp.policies.room import Limits
+from queueapp.policies.tree import Tree
 from queueapp.policies.wfq import Wfq
 from tests.model.traffic import Event
 

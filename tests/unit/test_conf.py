@@ -151,14 +151,6 @@ def test_a_setting_of_a_later_release_is_refused_by_name(name: str) -> None:
     assert f'DUCTOR["{name}"] is planned but not there yet' in str(fault)
 
 
-@pytest.mark.parametrize(("name", "value"), [("LEADER_PRESENCE", "auto"), ("LEADER_PRESENCE", "pubsub")])
-def test_a_value_of_a_later_release_is_refused(name: str, value: str) -> None:
-    [fault] = load({name: value})[1]
-
-    assert fault.id == "queueapp.E102"
-    assert "not there yet" in fault.message
-
-
 def test_ductor_must_be_a_dictionary() -> None:
     assert load([1])[1][0].id == "queueapp.E100"
 
@@ -166,6 +158,11 @@ def test_ductor_must_be_a_dictionary() -> None:
 def test_a_renewal_after_the_end_of_the_lease_is_refused() -> None:
     assert load({"LEADER_TTL_SECONDS": 2, "LEADER_RENEW_SECONDS": 2})[1][0].id == "queueapp.E150"
     assert load({"LEADER_TTL_SECONDS": 2, "LEADER_RENEW_SECONDS": 1})[1] == []
+
+
+def test_a_standby_that_asks_less_often_than_a_lease_lasts_is_refused() -> None:
+    assert load({"LEADER_TTL_SECONDS": 2, "LEADER_RETRY_SECONDS": 2.5})[1][0].id == "queueapp.E161"
+    assert load({"LEADER_TTL_SECONDS": 2, "LEADER_RETRY_SECONDS": 2})[1] == []
 
 
 def test_two_places_of_the_store_are_refused() -> None:

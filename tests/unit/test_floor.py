@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from queueapp.policies.protocol import Candidate
 from queueapp.policies.registry import DIRECT, POLICIES
-from queueapp.policies.tree import FLOOR_RUN, Charge, Limits, Tree
+from queueapp.policies.room import Limits
+from queueapp.policies.tree import FLOOR_RUN, Charge, Tree
 from tests.model.traffic import Event, costs, run, traffic_with_minima
 from tests.model.witness import Witness
 

@@ -7,7 +7,8 @@ import pytest
 from queueapp.policies.keyed import FULL_MS, MOVED_PER_WAKE, SWEEP_MS, KeySet
 from queueapp.policies.protocol import Candidate
 from queueapp.policies.registry import POLICIES
-from queueapp.policies.tree import Limits, Tree
+from queueapp.policies.room import Limits
+from queueapp.policies.tree import Tree
 from queueapp.policies.waiting import Key
 
 every_policy = pytest.mark.parametrize("policy", ["fifo", "tiered", "ring", "wfq"])

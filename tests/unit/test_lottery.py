@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from queueapp.policies.lottery import LAST_DRAWN, MODULUS, Lottery, exponential, following
 from queueapp.policies.protocol import Candidate
-from queueapp.policies.tree import Limits, Tree
+from queueapp.policies.room import Limits
+from queueapp.policies.tree import Tree
 
 DEVIATIONS = 4
 """Standard deviations of a count from its mean that a test allows; with a fixed seed nothing is left to chance."""

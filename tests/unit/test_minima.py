@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.db import DatabaseError, IntegrityError, transaction
 
 from queueapp import database_checks
-from queueapp.api.shapes import Limits as LimitsShape
+from queueapp.api.pool_shapes import Limits as LimitsShape
 from queueapp.inspection.fairness import certificate
 from queueapp.models import Pool, Tenant, TenantLimits
 from queueapp.store import shards

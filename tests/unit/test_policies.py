@@ -12,7 +12,8 @@ from queueapp.models import Pool
 from queueapp.policies.node import TAGS_DROPPED_PER_LIFT, Node, Pointers
 from queueapp.policies.protocol import Candidate, Policy
 from queueapp.policies.registry import DIRECT, POLICIES, PYTHON
-from queueapp.policies.tree import Limits, Tree
+from queueapp.policies.room import Limits
+from queueapp.policies.tree import Tree
 from tests.model.traffic import LANES, TENANTS, Event, busy, replay, traffic
 
 every_policy = pytest.mark.parametrize("policy", [POLICIES[name]() for name in sorted(POLICIES)], ids=sorted(POLICIES))

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from queueapp.policies.protocol import Candidate
 from queueapp.policies.registry import POLICIES
-from queueapp.policies.tree import Limits, Tree
+from queueapp.policies.room import Limits
+from queueapp.policies.tree import Tree
 from tests.model.traffic import LANES, TENANTS, Event, busy, costs, run, traffic, weights
 from tests.model.witness import Witness, lag_bound
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from queueapp.policies.protocol import Candidate
 from queueapp.policies.registry import POLICIES
+from queueapp.policies.room import Limits
 from queueapp.policies.tokens import DispatchRate, Tokens
-from queueapp.policies.tree import Limits, Tree
+from queueapp.policies.tree import Tree
 from queueapp.store.configuration import Rate
 from tests.model.front import Gcra
 

@@ -9,8 +9,10 @@ from django.core.management.base import CommandParser
 from queueapp.cli import (
     cancel,
     dlq,
+    doctor,
     drain,
     erase,
+    fsck,
     job,
     jobs,
     move,
@@ -42,6 +44,8 @@ LOOKING = {
     "drain": drain,
     "obliterate": obliterate,
     "erase": erase,
+    "doctor": doctor,
+    "fsck": fsck,
 }
 """Verb → the module of `queueapp.cli` that has its parser and does it."""
 
@@ -68,6 +72,9 @@ class Command(DuctorCommand):
   {command} obliterate emails            every job of it, for good; asks for its name
   {command} move --from emails --to slow --tenant acme   what waits goes on in another pool
   {command} erase acme --dry-run         all that is kept of a tenant's work
+  {command} doctor                       is the store safe, are workers there, what is wrong? exit code 0, 1 or 2
+  {command} fsck                         is every job where it must be? nothing is changed
+  {command} fsck emails --repair         and put right what is proven to be wrong
   {command} schedules list
   {command} schedules next "nightly report" --count 10
   {command} schedules fire "nightly report"

@@ -18,4 +18,5 @@ redis.call('DEL', key)
 redis.call('HSET', key, 'seq', 9007199254740991)
 redis.call('PEXPIRE', key, 60000)
 redis.call('ZREM', P .. 'workers', ARGV[3])
+redis.call('ZREM', P .. 'watched', ARGV[3])
 return {1, redis.call('SCARD', P .. 'held:' .. ARGV[3])}

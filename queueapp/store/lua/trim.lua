@@ -5,7 +5,7 @@
 -- ARGV: schema clock_ms result_ttl_ms result_max dead_ttl_ms dead_max replay_window_ms worker_ttl_ms tenants limit
 -- Groups:
 -- Refusals: schema
--- Events: stats trimmed
+-- Events: stats trimmed, dead_dropped
 -- Bounded by `limit` per index, by age and by number; an ended row stays at least the replay window. dead_max bounds
 -- the dead letters of each tenant: the tenants of a random sample are looked at, so that the largest are met soonest.
 -- Also forgets workers that fell silent, estimates out of use, and tenants without work or dead letters where
@@ -77,7 +77,9 @@ for _, id in ipairs(redis.call('ZRANDMEMBER', P .. 'dead', 16)) do
   local t = row and row.tenant
   if t and not looked_at[t] then
     looked_at[t] = true
-    drop_dead(over(P .. 'dead:' .. t, dead_ttl, dead_max, window))
+    local dropped = over(P .. 'dead:' .. t, dead_ttl, dead_max, window)
+    drop_dead(dropped)
+    if #dropped > 0 then redis.call('HINCRBY', P .. 'stats', 'dead_dropped', #dropped) end
   end
 end
 
@@ -127,6 +129,7 @@ for _, worker in ipairs(silent) do
   end
 end
 variadic('ZREM', P .. 'workers', lost)
+variadic('ZREM', P .. 'watched', lost)
 
 local page, tasks, common, useless = redis.call('HRANDFIELD', P .. 'est', 16, 'WITHVALUES'), {}, {}, {}
 for i = 1, #page, 2 do push(tasks, string.match(page[i], '^%d+') or page[i]) end

@@ -106,7 +106,7 @@ def test_discarding_needs_its_permission_and_tells_nothing_without(opened: None,
 def test_what_a_user_did_is_written_down(
     redis_url: str, ask: Callable[..., Any], signed_in: Callable[..., Any]
 ) -> None:
-    user = signed_in("view_all_tenants", "discard_job")
+    user = signed_in("view_all_tenants", "discard_job", "operate_job")
     first, second = job_in("dead"), job_in("dead")
     ask("POST", f"dead-letters/{first}/discard/")
     ask("POST", "dead-letters/retry/", body={"ids": [first, second]})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from queueapp.api import answers, shapes
+from queueapp.api import answers, job_shapes
 from queueapp.inspection.jobs import find_job
 from queueapp.store import shards
 from tests.unit.api import host
@@ -88,7 +88,7 @@ def test_null_is_a_result(opened: None, ask: Callable[..., Any]) -> None:
 def test_what_is_told_has_the_shape_that_is_described(opened: None) -> None:
     seen = find_job(job_in("dead"))
     assert seen is not None
-    assert set(answers.brief(seen, str)) == set(shapes.Brief().fields)
+    assert set(answers.brief(seen, str)) == set(job_shapes.Brief().fields)
     whole = answers.whole(seen, str, known=True, contents=True)
-    assert set(whole) == set(shapes.Job().fields)
-    assert set(whole["errors"][0]) == set(shapes.Attempt().fields)
+    assert set(whole) == set(job_shapes.Job().fields)
+    assert set(whole["errors"][0]) == set(job_shapes.Attempt().fields)

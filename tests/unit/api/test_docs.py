@@ -12,8 +12,8 @@ from django.core.cache import cache
 
 from queueapp import Singleton
 from queueapp.api import actions, requests, throttles, urls
-from queueapp.api.grants import PERMISSION
-from queueapp.api.view import CONTENTS, DuctorView
+from queueapp.api.view import DuctorView
+from queueapp.permissions import DISCARD_JOB, VIEW_ALL_TENANTS, VIEW_PAYLOAD, full
 from queueapp.producer.discovery import registry
 from queueapp.store import connection, shards
 from queueapp.store.configuration import ScopeLimits
@@ -51,7 +51,7 @@ def test_fields_bounds_scopes_and_permissions() -> None:
     fields = set(re.findall(r"`(\w+)`", listed))
     assert fields == set(requests.JobRequest().fields)
     assert set(re.findall(r'"(ductor-\w+)"', section("Rates"))) == {throttles.ENQUEUE, throttles.READ, throttles.ACT}
-    for permission in (PERMISSION, CONTENTS, actions.DISCARD):
+    for permission in map(full, (VIEW_ALL_TENANTS, VIEW_PAYLOAD, DISCARD_JOB)):
         assert f"`{permission}`" in PAGE
     assert f"up to {requests.BULK_MAX} jobs" in PAGE
     assert f"(1 to {requests.IDEMPOTENCY_KEY_MAX} printable" in PAGE

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from queueapp.api import shapes
+from queueapp.api import pool_shapes
 from queueapp.store import shards
 from queueapp.store.configuration import ScopeLimits
 from queueapp.store.ids import new_id
@@ -32,7 +32,7 @@ def test_one_s_own_share_and_nobody_else_s(busy: None, ask: Callable[..., Any]) 
     for path in ("pools/default/", "tenants/acme/"):
         answer = ask("GET", path)
         told = answer.json()["own_share"]
-        assert set(told) == set(shapes.OwnShare().fields)
+        assert set(told) == set(pool_shapes.OwnShare().fields)
         assert (told["state"], told["jobs"], told["units"], told["unit"]) == ("fair", 1, 1, "ms")
         assert told["share"] == told["entitled_share"] == pytest.approx(1 / 6)
         assert told["ratio"] == 1
@@ -51,7 +51,7 @@ def test_a_tenant_without_work_is_idle(busy: None, ask: Callable[..., Any]) -> N
 def test_the_pool_s_summary_is_for_who_may_speak_for_all(busy: None, ask: Callable[..., Any]) -> None:
     whole = ask("GET", "pools/default/", tenants="ALL")
     told = whole.json()["fairness"]
-    assert set(told) == set(shapes.Fairness().fields)
+    assert set(told) == set(pool_shapes.Fairness().fields)
     assert (told["jobs"], told["units"], told["states"]["fair"], told["whole"]) == (6, 6, 3, True)
     assert told["jain_entitled"] == pytest.approx(1)
     assert told["jain_count"] < 1

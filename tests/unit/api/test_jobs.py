@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from django.test import Client
 from django.urls import resolve
 
-from queueapp.api import ALL, shapes, view
+from queueapp.api import ALL, job_shapes, view
 from tests.unit.api import host
 from tests.unit.api.host import ADD, run
 
@@ -82,7 +82,7 @@ def test_a_job_tells_what_it_waited_for(opened: None, post: Callable[..., Any], 
     assert get(job_id).json()["waits_s"] is None
     run()
     told = get(job_id).json()["waits_s"]
-    assert set(told) == set(shapes.Waits().fields)
+    assert set(told) == set(job_shapes.Waits().fields)
     assert told["line"] >= 0
     assert told["schedule"] == told["backoff"] == told["limits"] == 0
 

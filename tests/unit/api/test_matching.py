@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from queueapp.api.view import DuctorView
+from queueapp.errors import StoreUnavailable
 from queueapp.store import shards
+from queueapp.store.store import Store
 from tests.unit.api import host
 from tests.unit.api.host import everything, job_in, state_of
 
@@ -97,13 +99,38 @@ def test_a_redrive_is_laid_out_at_a_rate(may: None, ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("path", "permission"), [(CANCEL, "operate_job"), (RETRY, "operate_job"), (DISCARD, "discard_job")]
 )
-def test_each_needs_its_permission(opened: None, ask: Ask, path: str, permission: str) -> None:
+def test_an_operator_needs_the_permission_of_the_admin(opened: None, ask: Ask, path: str, permission: str) -> None:
     job_in("dead")
     before = everything()
-    answer = ask("POST", path, body={"dry_run": True})
+    answer = ask("POST", path, tenants="ALL", body={"dry_run": True})
     assert (answer.status_code, answer.json()["code"]) == (403, "permission")
     assert f"queueapp.{permission}" in answer.json()["detail"]
     assert everything() == before
+
+
+def test_a_tenant_s_token_cancels_and_retries_its_own_jobs_as_it_does_one_by_one(opened: None, ask: Ask) -> None:
+    dead, theirs = job_in("dead"), job_in("scheduled", "globex")
+    waiting = job_in("scheduled")
+    assert ask("POST", RETRY, body={"rate": 0}).json()["done"] == 1
+    assert ask("POST", CANCEL, body={}).json()["done"] == 2
+    assert [state_of(job) for job in (dead, waiting, theirs)] == ["cancelled", "cancelled", "scheduled"]
+
+
+def test_what_ended_in_a_fault_is_not_exact(may: None, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_in("scheduled")
+    job_in("pending")
+    cancel, calls = Store.cancel, []
+
+    def away(self: Store, ids: Sequence[str]) -> list[str]:
+        calls.append(ids)
+        if len(calls) > 1:
+            raise StoreUnavailable("gone")
+        return cancel(self, ids)
+
+    monkeypatch.setattr(Store, "cancel", away)
+    answer = ask("POST", CANCEL, body={}).json()
+    assert (answer["matching"], answer["done"], answer["fault"]) == (1, 1, True)
+    assert answer["exact"] is False
 
 
 @pytest.mark.parametrize("path", [CANCEL, RETRY, DISCARD])

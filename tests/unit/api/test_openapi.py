@@ -15,7 +15,7 @@ from django.urls import path
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.utils import extend_schema, extend_schema_view
 
-from queueapp.api import shapes, urls
+from queueapp.api import job_shapes, urls
 from queueapp.api.jobs import JobView
 from queueapp.api.requests import BULK_MAX
 from queueapp.states import Outcome, State
@@ -81,7 +81,7 @@ def test_words_and_bounds_are_said(document: dict[str, Any]) -> None:
     for name, field in (("DuctorBulkRequest", "jobs"), ("DuctorIds", "ids")):
         bounded = schemas[name]["properties"][field]
         assert (bounded["minItems"], bounded["maxItems"]) == (1, BULK_MAX)
-    assert set(schemas["DuctorJob"]["properties"]) == set(shapes.Job().fields)
+    assert set(schemas["DuctorJob"]["properties"]) == set(job_shapes.Job().fields)
 
 
 def test_a_host_may_add_to_the_description_of_a_view() -> None:

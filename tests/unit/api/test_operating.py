@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from queueapp import sync
+from queueapp.api import operating
 from queueapp.api.view import DuctorView
+from queueapp.inspection.draining import left
 from queueapp.store import shards
 from queueapp.store.store import Store
 from tests.unit.api import host
@@ -77,13 +80,21 @@ def test_drain_pauses_and_says_what_runs_until_nothing_does(may: None, ask: Ask)
     assert (answer.status_code, answer.json()["running"], answer.json()["waiting"]) == (200, 0, 1)
 
 
+def test_drain_says_so_when_somebody_resumed_the_pool_meanwhile(
+    may: None, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operating, "left", lambda pool: (sync.resume(pool), left(pool))[1])
+    assert ask("POST", "pools/default/drain/", tenants="ALL").json()["paused"] is False
+
+
 def test_obliterate_wants_the_name_and_no_running_job(may: None, ask: Ask) -> None:
     job_in("dead")
     job_in("active")
     before = everything()
     path = "pools/default/obliterate/"
     assert set(ask("POST", path, tenants="ALL", body={}).json()) == {"name"}
-    assert set(ask("POST", path, tenants="ALL", body={"name": "reports"}).json()) == {"name"}
+    [wrong] = ask("POST", path, tenants="ALL", body={"name": "reports"}).json()["name"]
+    assert "“reports” is not “default”" in wrong
     running = ask("POST", path, tenants="ALL", body=NAME)
     assert (running.status_code, running.json()["code"]) == (409, "still_running")
     assert everything() == before

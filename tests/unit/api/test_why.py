@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from queueapp.api import shapes
+from queueapp.api import job_shapes
 from queueapp.models import OutboxEntry
 from queueapp.store import shards
 from queueapp.store.configuration import PoolConf, ScopeLimits
@@ -33,9 +33,9 @@ def test_the_answer_has_the_shape_that_is_described(ask: Ask) -> None:
         answer = ask("GET", f"jobs/{job_in(state)}/why/")
         assert answer.status_code == 200
         said = answer.json()
-        assert set(said) == set(shapes.Why().fields), state
-        assert all(set(reason) == set(shapes.Reason().fields) for reason in said["reasons"])
-        assert said["estimate"] is None or set(said["estimate"]) == set(shapes.Estimate().fields)
+        assert set(said) == set(job_shapes.Why().fields), state
+        assert all(set(reason) == set(job_shapes.Reason().fields) for reason in said["reasons"])
+        assert said["estimate"] is None or set(said["estimate"]) == set(job_shapes.Estimate().fields)
         assert said["sentence"].endswith(".")
         assert datetime.fromisoformat(said["as_of"]).tzinfo is not None
         assert said["url"] == f"http://testserver/api/jobs/{said['id']}/"

@@ -93,7 +93,7 @@ class FakeDispatch:
         self._call("read_policy")
         return self.kept
 
-    def wake_leader(self) -> None:
+    def nudge(self, scheduler: str) -> None:
         self.woken.set()
 
     def in_force(self) -> tuple[PoolConf, int]:

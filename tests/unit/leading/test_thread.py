@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from queueapp.errors import StoreMisconfigured, StoreUnavailable
+from queueapp.errors import Fenced, StoreMisconfigured, StoreUnavailable
 from queueapp.scheduler.dispatching import LOOK_S, Dispatcher
 from queueapp.scheduler.leading import IDLE_ROUNDS, DispatchThread
 from queueapp.store.leader_records import Term
@@ -31,6 +31,8 @@ class Tokens:
 
     def __init__(self, clock: Clock) -> None:
         self.asked: list[tuple[list[str], float]] = []
+        self.others: list[list[str]] = []
+        """Pools that are led elsewhere, for each time that it was asked."""
         self.changed = threading.Condition()
         self.tokens: deque[str | Exception] = deque()
         self.clock = clock
@@ -42,14 +44,17 @@ class Tokens:
             self.tokens.append(token)
             self.changed.notify_all()
 
-    def wait(self, client: Any, stores: Mapping[str, Any], timeout_s: float) -> str | None:
+    def wait(
+        self, client: Any, scheduler: str, led: Mapping[str, Any], others: Mapping[str, Any], timeout_s: float
+    ) -> str | None:
         assert not client.closed
         if client not in self.clients:
             self.clients.append(client)
         with self.changed:
-            self.asked.append(([*stores], timeout_s))
+            self.asked.append(([*led], timeout_s))
+            self.others.append([*others])
             self.changed.notify_all()
-            woken = [store.woken for store in stores.values()]
+            woken = [store.woken for store in [*led.values(), *others.values()]]
             while not (self.tokens or self.over or any(each.is_set() for each in woken)):
                 self.changed.wait(0.005)
             for each in woken:
@@ -82,7 +87,7 @@ def lead(clock: Clock) -> Iterator[Lead]:
 
     def start(**pools: tuple[FakeDispatch, Leads]) -> tuple[DispatchThread, Tokens]:
         tokens = Tokens(clock)
-        thread = DispatchThread(Closable, tokens.wait, clock=clock)
+        thread = DispatchThread("me", Closable, tokens.wait, clock=clock)
         for name, (store, leads) in pools.items():
             thread.add(Dispatcher(name, store, lambda store=store: store, own=lambda: OWN, clock=clock), leads)  # type: ignore[misc]
         thread.start()
@@ -287,3 +292,39 @@ def test_a_thread_that_broke_says_so(store: FakeDispatch, lead: Lead, monkeypatc
     tokens.give("a")
     thread._thread.join(30)
     assert thread.broken
+
+
+def test_the_good_bye_of_a_leader_elsewhere_is_passed_on(store: FakeDispatch, lead: Lead) -> None:
+    leads, told = Leads(), threading.Event()
+    thread, tokens = lead(a=(store, leads))
+    doubted: list[str] = []
+
+    def doubt(pool: str) -> None:
+        doubted.append(pool)
+        leads.term = TERM
+        thread.notice()
+        told.set()
+
+    thread.on_doubt = doubt
+    tokens.waits(1)
+    assert tokens.others[0] == ["a"]
+    assert tokens.asked[0][0] == []
+    tokens.give("a")
+    assert told.wait(10)
+    tokens.waits(2)
+    assert doubted == ["a"]
+    assert (tokens.asked[1][0], tokens.others[1]) == (["a"], [])
+    assert store.said("dispatch")
+
+
+def test_a_refused_write_makes_the_loop_look_at_its_lease(store: FakeDispatch, lead: Lead) -> None:
+    store.error = Fenced("another term")
+    thread, tokens = lead(a=(store, Leads(TERM)))
+    tokens.waits(1)
+    doubted: list[str] = []
+    thread.on_doubt = doubted.append
+    store.error = Fenced("another term")
+    thread.notice()
+    tokens.give("a")
+    tokens.waits(2)
+    assert doubted == ["a"]

@@ -10,7 +10,7 @@ from django.db import connection
 from django.utils import timezone
 
 from queueapp.models import OutboxEntry
-from queueapp.producer import outbox
+from queueapp.producer import entries
 from queueapp.producer.relaying import relay
 from queueapp.store import shards
 from queueapp.store.ids import new_id
@@ -83,7 +83,7 @@ def row(pool: str = "default", *, key: str = "", fingerprint: str = "0" * 16, ta
         pool=pool,
         tenant="acme",
         task=task,
-        job={"version": 1, "backend": "default", "kept_ms": 0, "job": outbox.held(job)},
+        job={"version": 1, "backend": "default", "kept_ms": 0, "job": entries.held(job)},
         payload=job.payload,
         due=timezone.now(),
     )

@@ -16,7 +16,7 @@ from queueapp import enqueue_many
 from queueapp.errors import NotSentYet, StoreError, StoreMisconfigured, StoreUnavailable, Upgrading
 from queueapp.models import OutboxEntry
 from queueapp.producer import client, outbox, sending
-from queueapp.producer.outbox import job_of
+from queueapp.producer.entries import job_of
 from queueapp.producer.preparation import Prepared, prepare
 from queueapp.store.ids import new_id
 from queueapp.store.records import DebounceUse, KeyUse, NewJob, SingletonUse

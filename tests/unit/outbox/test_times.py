@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from queueapp.models import OutboxEntry
 from queueapp.moments import now_ms
-from queueapp.producer.outbox import job_of
+from queueapp.producer.entries import job_of
 from queueapp.producer.relaying import relay
 from queueapp.producer.results import DuctorResult
 from queueapp.states import Outcome, State

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from queueapp.errors import StoreUnavailable
@@ -10,7 +12,7 @@ from tests.clock import Clock
 from tests.unit.scheduler.leases import FakeLead
 
 
-def candidate(lead: FakeLead, clock: Clock, name: str) -> Leadership:
+def candidate(lead: FakeLead, clock: Clock, name: str, channel: Callable[[], str] | None = None) -> Leadership:
     numbers = iter(range(100))
     return Leadership(
         "default",
@@ -19,6 +21,7 @@ def candidate(lead: FakeLead, clock: Clock, name: str) -> Leadership:
         ttl_ms=5000,
         renew_ms=1666,
         retry_ms=1000,
+        channel=channel,
         clock=clock,
         nonce=lambda: f"{name}-{next(numbers)}",
     )
@@ -122,3 +125,77 @@ def test_release(lead: FakeLead, clock: Clock) -> None:
     assert leads(two)
     one.release()
     assert lead.nonce == "two-0", "a second release takes nothing from anybody"
+
+
+def test_a_standby_looks_ten_times_a_second_at_a_leader_whose_death_would_show(lead: FakeLead, clock: Clock) -> None:
+    lead.channels = {"one"}
+    one = candidate(lead, clock, "one", lambda: "one")
+    two = candidate(lead, clock, "two", lambda: "two")
+    one.tick()
+    two.tick()
+    assert clock.now + 0.08 <= two.next_at <= clock.now + 0.12
+    lead.channels = set()
+    clock.now = two.next_at
+    two.tick()
+    assert not leads(two), "once is not enough"
+    assert two.next_at == pytest.approx(clock.now + 0.03)
+    clock.now = two.next_at
+    two.tick()
+    assert leads(two)
+    assert lead.granted == ["one-0", "two-0"]
+
+
+def test_without_presence_nobody_takes_over_before_the_lease_ends(lead: FakeLead, clock: Clock) -> None:
+    one, two = candidate(lead, clock, "one", lambda: "one"), candidate(lead, clock, "two")
+    one.tick()
+    for _ in range(4):
+        two.tick()
+        clock.now = two.next_at
+    assert not leads(two)
+    assert lead.asked[1] - lead.asked[0] >= 0.0
+    assert lead.asked[-1] - lead.asked[-2] >= 0.9, "it looks no more often than it would without"
+
+
+def test_a_standby_asks_when_the_lease_ends(lead: FakeLead, clock: Clock) -> None:
+    one, two = candidate(lead, clock, "one"), candidate(lead, clock, "two")
+    one.tick()
+    clock.now += 4.7
+    two.tick()
+    assert two.next_at == pytest.approx(clock.now + 0.3, abs=0.03)
+
+
+def test_a_candidate_waits_a_moment_for_its_own_subscription(lead: FakeLead, clock: Clock) -> None:
+    channel = ""
+    one = candidate(lead, clock, "one", lambda: channel)
+    one.tick()
+    assert lead.asked == []
+    channel = "one"
+    clock.now = one.next_at
+    one.tick()
+    assert leads(one)
+    assert lead.channel == "one"
+
+
+def test_who_may_not_subscribe_leads_unwatched(lead: FakeLead, clock: Clock) -> None:
+    one = candidate(lead, clock, "one", lambda: "")
+    one.tick()
+    clock.now += 1.01
+    one.tick()
+    assert leads(one)
+    assert lead.channel == ""
+
+
+def test_each_renewal_says_whether_there_is_a_subscription(lead: FakeLead, clock: Clock) -> None:
+    """A leader whose presence alone was cut must not be taken for dead: it says so before anybody looks twice."""
+    channel = "one"
+    lead.channels = {"one"}
+    one, two = candidate(lead, clock, "one", lambda: channel), candidate(lead, clock, "two", lambda: "two")
+    one.tick()
+    lead.channels, channel = set(), ""
+    two.tick()
+    one.hurry()
+    one.tick()
+    clock.now = two.next_at
+    two.tick()
+    assert leads(one)
+    assert lead.granted == ["one-0"]

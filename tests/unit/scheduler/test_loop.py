@@ -18,7 +18,7 @@ from queueapp.scheduler.duties.promotion import Promotion
 from queueapp.scheduler.duties.reranking import Reranking
 from queueapp.scheduler.loop import Scheduler
 from queueapp.store.leader_records import Reranked
-from queueapp.store.records import Departed, Moved
+from queueapp.store.records import Departed, Moved, Recovered
 from tests.clock import Clock
 from tests.unit.scheduler.leases import FakeLead
 
@@ -41,9 +41,9 @@ class Duties(FakeLead):
     def backlog_promote(self, seed: int, most: int = 64) -> Moved:
         return Moved()
 
-    def partition_recover(self, limit: int = 100) -> Moved:
+    def partition_recover(self, limit: int = 100, witness: str = "", after: str = "") -> Recovered:
         self._count("recovered")
-        return Moved()
+        return Recovered(pending=0, dead=0, cancelled=0, more=False, workers=0, after="")
 
     def rerank(self, most: int = 250) -> Reranked:
         return Reranked(moved=0, gone=0, total=0, more=False)
@@ -232,9 +232,9 @@ def test_a_duty_that_the_store_refuses_holds_up_no_other(lead: FakeLead, caplog:
 
         backlog_promote = promote_due
 
-        def partition_recover(self, limit: int = 100) -> Moved:
+        def partition_recover(self, limit: int = 100, witness: str = "", after: str = "") -> Recovered:
             self.recovered += 1
-            return Moved(next_due_ms=-1)
+            return Recovered(pending=0, dead=0, cancelled=0, more=False, workers=0, after="")
 
         def rerank(self, most: int = 250) -> Reranked:
             return Reranked(moved=0, gone=0, total=0, more=False)

@@ -15,7 +15,7 @@ from queueapp.errors import StoreUnavailable
 from queueapp.firings import jitter_ms
 from queueapp.models import OutboxEntry, Schedule
 from queueapp.moments import now_ms
-from queueapp.producer import outbox, relaying
+from queueapp.producer import entries, relaying
 from queueapp.schedules import firing, jobs
 from queueapp.schedules.firing import Passed
 from queueapp.states import State
@@ -142,7 +142,7 @@ class TestOnce:
     def test_whodies_in_the_transaction_has_done_nothing(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         planned()
         with monkeypatch.context() as patched:
-            patched.setattr(outbox, "entry_of", die)
+            patched.setattr(entries, "entry_of", die)
             with pytest.raises(Died):
                 fire()
         assert Schedule.objects.get().next_ms == NOW

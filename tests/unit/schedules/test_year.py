@@ -15,7 +15,7 @@ import pytest
 from django.utils import timezone
 
 from queueapp.models import OutboxEntry, Schedule
-from queueapp.producer import outbox, relaying
+from queueapp.producer import entries, relaying
 from queueapp.producer.relaying import relay
 from queueapp.schedules import firing
 from queueapp.schedules.firing import fire_due
@@ -41,7 +41,7 @@ def die(*args: Any, **kwargs: Any) -> Any:
 
 
 DEATHS: dict[str, tuple[Any, str]] = {
-    "inside": (outbox, "entry_of"),
+    "inside": (entries, "entry_of"),
     "committed": (firing, "send_claimed"),
     "sent": (relaying, "_taken"),
 }

@@ -11,13 +11,13 @@ local found = {}
 local KINDS = {}
 for kind in string.gmatch('job run result errors data lanes q qc ltags dead deadgroup slots idem worker '
   .. 'held done served heads blocked turns flushed bl blc single deb gcra '
-  .. 'stop checkpoint', '%S+') do
+  .. 'stop nudge checkpoint', '%S+') do
   KINDS[kind] = true
   found[kind] = {}
 end
 local SINGLE = {}
 for name in string.gmatch('walk floor heads tags policy conf limits active scheduled expiring dead deadgroups ended '
-  .. 'counts stats tasks names est wake wake:standby workers waiters leader fence quarantine tenants '
+  .. 'counts stats tasks names est wake wake:standby workers watched waiters leader fence quarantine tenants '
   .. 'sublanes parked waitkeys keysets keynames keyusers marks ready ingress entered corrections wake:leader '
   .. 'backlog blturns blcturns once blocks timers cuts moving', '%S+') do
   SINGLE[name] = true

@@ -1,14 +1,15 @@
 --- @include "again"
 -- The end of an attempt, for the holder of the lease only. One word per job: done, retry, dead, cancelled, stale,
 -- gone.
--- Every record of a failed or lost attempt is `kind|attempt|worker|at|` and the JSON that the worker wrote.
+-- Every record of a failed or lost attempt is `kind|attempt|worker|start|at|` and the JSON that the worker wrote.
 local end_lease, write_held, give_back, recover, finish_all, end_stopped
 do -- a script has 200 local names at most
 local held = {} -- worker → ids whose lease ended in this call
 
 local function record_attempt(run, kind, json)
   local key = P .. 'errors:' .. run.id
-  local length = redis.pcall('RPUSH', key, string.format('%s|%.0f|%s|%.0f|%s', kind, run.a, run.w, now, json))
+  local text = string.format('%s|%.0f|%s|%.0f|%.0f|%s', kind, run.a, run.w, run.st or 0, now, json)
+  local length = redis.pcall('RPUSH', key, text)
   if type(length) == 'number' then redis.call('LTRIM', key, -20, -1) end
 end
 

@@ -102,9 +102,10 @@ end
 -- What is known of the caller: {seq, alone} of its last call, and `stop`: which of its jobs were told to stop
 -- (stopping.lua). nil for a call that came too late.
 function caller(worker, seq)
-  local known = redis.call('HMGET', P .. 'worker:' .. worker, 'seq', 'alone', 'stop')
+  local known = redis.call('HMGET', P .. 'worker:' .. worker, 'seq', 'alone', 'stop', 'absent')
   local last = tonumber(known[1] or -1)
   if tonumber(seq) < last then return nil end
+  if known[4] and known[4] ~= '' then redis.call('HSET', P .. 'worker:' .. worker, 'absent', '') end -- it is there
   return {seq = last, alone = known[2], stop = known[3] or ''}
 end
 

@@ -83,24 +83,33 @@ local function score(N, c)
   return S or nil
 end
 
--- Call `score` first: what the store holds of c must be known.
-local function put(N, c, S, tie)
-  displace(N, c, N.S[c])
-  N.S[c], N.tie[c], N.dirty[c] = S, tie or '', true
-  if N.order and not N.skip[c] then place(N, c, S) end
+local put, drop
+do -- a script has 200 local names at most
+-- The first of the hidden children (`hide`).
+local function find_hidden(N)
+  N.hidden, N.hidden_tie = nil, nil
+  for c in pairs(N.skip) do
+    if not N.hidden or before(N.S[c], N.tie[c], N.hidden, N.hidden_tie) then
+      N.hidden, N.hidden_tie = N.S[c], N.tie[c]
+    end
+  end
 end
 
-local function drop(N, c)
+-- Call `score` first: what the store holds of c must be known.
+function put(N, c, S, tie)
+  displace(N, c, N.S[c])
+  N.S[c], N.tie[c], N.dirty[c] = S, tie or '', true
+  if N.skip[c] then find_hidden(N) elseif N.order then place(N, c, S) end
+end
+
+function drop(N, c)
   displace(N, c, N.S[c])
   N.S[c], N.dirty[c] = false, true
   if N.skip[c] then -- what is gone holds nothing back
-    N.skip[c], N.skipped, N.hidden, N.hidden_tie = nil, N.skipped - 1, nil, nil
-    for h in pairs(N.skip) do
-      if not N.hidden or before(N.S[h], N.tie[h], N.hidden, N.hidden_tie) then
-        N.hidden, N.hidden_tie = N.S[h], N.tie[h]
-      end
-    end
+    N.skip[c], N.skipped = nil, N.skipped - 1
+    find_hidden(N)
   end
+end
 end
 
 local function flush(N)

@@ -81,9 +81,14 @@ local function tell_tokens(row)
     if not rule or rates.free(scope_, rule) >= 1 then return end
     push(told, {name, string.format('%.0f,%.0f,%.0f', rule.rate, rule.period, rule.burst), rates.moment(scope_, rule)})
   end
+  local keys = row.keys and keyset(row.keys) or {}
+  for _, key in ipairs(keys) do -- all of them first, so that they are read at once
+    local _, rule = limit_of_key(key)
+    if rule then rates.want('dk:' .. key.digest .. '|' .. key.pattern, rule) end
+  end
   tell_one('tenant', 'dt:' .. row.tenant, scope.tenant.rule)
   tell_one('lane', 'dl:' .. scope.name, scope.lane.rule)
-  for _, key in ipairs(row.keys and keyset(row.keys) or {}) do
+  for _, key in ipairs(keys) do
     local _, rule = limit_of_key(key)
     tell_one(key.digest, 'dk:' .. key.digest .. '|' .. key.pattern, rule)
   end

@@ -1,0 +1,61 @@
+"""Real scheduler processes for a benchmark: `manage.py scheduler` on the benchmark's own settings, to be shot at."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from queueapp.store.reads import Reads
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+LOOK_S = 0.005
+
+
+class SchedulerProcess:
+    """One scheduler. What it says goes to a file of its own in `directory`."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.name = name
+        self._log = directory / f"{name}.log"
+        command = [sys.executable, "-m", "django", "ductor_scheduler", "--scheduler-id", name]
+        with self._log.open("wb") as out:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
+
+    def await_start(self) -> None:
+        """Until it works: as a leader, or as a standby."""
+        self._await(lambda: b"Scheduler started" in self._log.read_bytes())
+
+    def await_lead(self, reads: Reads) -> None:
+        """Until it leads."""
+        self._await(lambda: reads.overview().leader.startswith(f"{self.name}."))
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def end(self) -> None:
+        """Whatever state it is in."""
+        if self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGCONT)
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._process.wait()
+
+    def _await(self, holds: Callable[[], bool]) -> None:
+        end = time.monotonic() + START_TIMEOUT_S
+        while not holds():
+            if self._process.poll() is not None or time.monotonic() > end:
+                said = self._log.read_text(errors="replace")[-2000:]
+                raise RuntimeError(f"The scheduler {self.name} did not get that far. It said:\n{said}")
+            time.sleep(LOOK_S)

@@ -1,0 +1,96 @@
+"""What a shard is asked by scripts that change nothing: what is next, who waits longest and why, pages of an index.
+
+Part of `Store`. What plain commands can read is in `reads`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from queueapp.store.sending import Sender
+from queueapp.store.views import Cursor, Page, Standing, StandingJob
+from queueapp.store.wait_facts import WaitFacts, wait_facts
+
+
+class Looking(Sender):
+    """Questions to one shard, each answered at one moment."""
+
+    def peek(self, count: int = 10) -> list[tuple[str, str, str]]:
+        """`(tenant, lane, id)` of what would be leased next, in order. Changes nothing."""
+        reply = self._run(self._call("peek", count=count))
+        return [(tenant.decode(), lane.decode(), job_id.decode()) for tenant, lane, job_id in reply]
+
+    def browse(
+        self,
+        index: str,
+        *,
+        count: int,
+        newest: bool = False,
+        before_ms: int = 0,
+        after: Cursor | None = None,
+        skip: int = 0,
+        looks: int = 1_000,
+        tenant: str = "",
+        task: str = "",
+        reason: str = "",
+        group: str = "",
+        lane: str = "",
+        submitted_by_ms: int = 0,
+    ) -> Page:
+        """A page of an index of jobs, `dead` for example, by (score, id). Changes nothing.
+
+        Conditions are looked up in the rows, at most `looks` of them: a page may hold fewer than `count` and not be the
+        last. `after` stays right whatever came or went meanwhile; `skip` counts from the beginning. `before_ms` leaves
+        out scores from there on, `submitted_by_ms` jobs that were submitted later.
+        """
+        score, job_id = after or ("", "")
+        size, found, position, last_score, last_id = self._run(
+            self._call(
+                "browse",
+                index=index,
+                newest=int(newest),
+                before=before_ms,
+                score=score,
+                id=job_id,
+                skip=skip,
+                count=count,
+                looks=looks,
+                tenant=tenant,
+                task=task,
+                reason=reason,
+                group=group,
+                lane=lane,
+                latest=submitted_by_ms,
+            )
+        )
+        return Page(
+            ids=[one.decode() for one in found[::2]],
+            size=size,
+            position=position,
+            cursor=(last_score.decode(), last_id.decode()) if last_id else None,
+        )
+
+    def oldest(
+        self, *, first: int = 0, cursor: str = "0", lanes: Sequence[tuple[str, str]] = (), looks: int = 2_000
+    ) -> Standing:
+        """The pending jobs that have stood in line longest, as far as about `looks` commands go. Changes nothing.
+
+        `lanes` are looked at before all others; `first` and `cursor` of the answer lead on.
+        """
+        jobs, then, cursor_then, now_ms = self._run(
+            self._call("oldest", {"lanes": lanes}, first=first, cursor=cursor, looks=looks)
+        )
+        return Standing(
+            jobs=[
+                StandingJob(tenant=tenant.decode(), lane=lane.decode(), id=job_id.decode(), since_ms=int(since))
+                for tenant, lane, job_id, since in jobs
+            ],
+            first=then,
+            cursor=cursor_then.decode(),
+            now_ms=now_ms,
+        )
+
+    def explain(self, job_id: str, *, live_ms: int, most: int, walked: int, looks: int) -> WaitFacts:
+        """What one job waits for, at one moment; lua/explain.lua says what bounds what. Changes nothing."""
+        call = self._call("explain", id=job_id, live_ms=live_ms, most=most, walked=walked, looks=looks)
+        return wait_facts(job_id, self._run(call))
