@@ -5,6 +5,7 @@
     make test       unit, Lua, model and integration tests against a real server
     make test-all   the matrix of versions, databases and servers; packages, browser; faults and long properties
     make test-long  thousands of examples for each policy, by hand: an hour or more
+    make test-soak  half an hour of random kills, freezes, cuts and restarts; DUCTOR_SOAK_SEED plays one again
     make check      ruff, mypy, import-linter, migrations, Django's checks
 
 DUCTOR_PYTHON names the interpreter to use (a path, or a version such as 3.12). Words after the verb, or ARGS="..." with
@@ -13,6 +14,7 @@ make, go on to the program that the verb runs.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -88,12 +90,22 @@ def test_long(arguments: list[str]) -> list[Outcome]:
     ]
 
 
+def test_soak(arguments: list[str]) -> list[Outcome]:
+    say("\n== soak: random faults, and the sums at the end")
+    begun = time.monotonic()
+    seconds = os.environ.get("DUCTOR_SOAK_SECONDS", "1800")
+    words = ["tests/faults/test_soak.py", "-rP", *arguments]
+    code = matrix.pytest(MAIN, "faults", *words, variables={"DUCTOR_SOAK_SECONDS": seconds})
+    return [Outcome("soak", "passed" if code == 0 else f"failed (exit {code})", time.monotonic() - begun, code != 0)]
+
+
 VERBS = {
     "setup": None,
     "demo": demo,
     "test": test,
     "test-all": test_all,
     "test-long": test_long,
+    "test-soak": test_soak,
     "check": check,
 }
 

@@ -118,13 +118,13 @@ EXPERIMENTS: dict[str, Experiment] = {
         run=_walk,
     ),
     "failover": Experiment(
-        help="how long nothing is dispatched when the leader dies, stops, freezes, or nobody follows it",
+        help="how long nothing is dispatched when the leader dies, stops or freezes; jobs of a dead worker",
         options=(
             Option(
                 name="arm",
                 default="all",
-                choices=("all", "crash", "clean", "freeze", "alone", "direct"),
-                help="what happens to the leader",
+                choices=("all", "crash", "clean", "freeze", "alone", "direct", "worker"),
+                help="what happens to the leader; worker: to a worker",
             ),
             Option(name="trials", default=10, read=whole(1, 1_000), help="trials of each arm"),
         ),

@@ -17,6 +17,15 @@ STOP_TIMEOUT_S = 10.0
 LOOK_S = 0.005
 
 
+def until(holds: Callable[[], bool], otherwise: str) -> None:
+    """Looks until it holds. Raises RuntimeError when that takes too long."""
+    end = time.monotonic() + START_TIMEOUT_S
+    while not holds():
+        if time.monotonic() > end:
+            raise RuntimeError(otherwise)
+        time.sleep(LOOK_S)
+
+
 class SchedulerProcess:
     """One scheduler. What it says goes to a file of its own in `directory`."""
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 import time
 
 from queueapp import task
+from queueapp.worker.context import JobContext
 
 
 @task(queue_name="bench")
 def noop(number: int = 0) -> None:
     """Nothing: what is left is the queue's own cost."""
+
+
+@task(queue_name="bench-held", takes_context=True, max_crashes=1_000)
+def held(context: JobContext) -> None:
+    """Runs until it is told to stop."""
+    while not context.is_cancelled:
+        time.sleep(0.02)
 
 
 @task(queue_name="bench-start")

@@ -49,6 +49,7 @@ class Wire(Proxy):
         self.swallow: bytes | None = None
         """The reply to the next command of this name or function gets lost with its connection: once."""
         self._budget_lock = threading.Lock()
+        self._serving: list[threading.Thread] = []
         super().__init__(server_url)
 
     def strike(self, word: str, when: When, act: Callable[[], None]) -> Strike:
@@ -72,8 +73,18 @@ class Wire(Proxy):
         with self._lock:
             self._sockets.append(server)
         line = _Line(self, client, server)
-        threading.Thread(target=line.replies, daemon=True).start()
+        replies = threading.Thread(target=line.replies, daemon=True)
+        replies.start()
+        self._serving.append(threading.current_thread())
         line.commands()
+        replies.join()
+        client.close()
+        server.close()
+
+    def close(self) -> None:
+        super().close()
+        for thread in self._serving:
+            thread.join(5)
 
     def take_bytes(self, wanted: int) -> int:
         """How many of them may still be forwarded."""

@@ -101,7 +101,11 @@ class Proxy:
     def _connect(self) -> socket.socket:
         if self._target.scheme == "unix":
             server = socket.socket(socket.AF_UNIX)
-            server.connect(unquote(self._target.path))
+            try:
+                server.connect(unquote(self._target.path))
+            except OSError:
+                server.close()
+                raise
             return server
         return socket.create_connection((self._target.hostname or "127.0.0.1", self._target.port or 6379))
 

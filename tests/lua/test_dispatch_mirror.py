@@ -58,6 +58,20 @@ def test_what_a_leader_did_for_the_order_before_is_refused_whole(shard: Shard) -
     assert shard.store.flush_policy(term, 9, b"{}", order=newer)
 
 
+def test_a_leader_that_lets_the_store_choose_is_refused_where_the_store_cannot(shard: Shard) -> None:
+    term = lead(shard)
+    shard.add(shard.job("a"), shard.job("b"))
+    entries = [(entry.entry, entry.id, None) for entry in shard.store.read_ingress(term.nonce)]
+    before = shard.snapshot()
+    with pytest.raises(OrderChanged):
+        shard.store.admit(term, entries)
+    with pytest.raises(OrderChanged):
+        shard.store.dispatch(term, 10, 10)
+    with pytest.raises(OrderChanged):
+        shard.store.flush_policy(term, 9, b"{}")
+    assert shard.snapshot() == before
+
+
 def test_a_change_that_leaves_the_order_keeps_its_number(shard: Shard) -> None:
     lead(shard)
     order = shard.reads.in_force()[1]

@@ -34,6 +34,7 @@ class Heard:
             assert self.changed.wait_for(lambda: len(self.told) >= times, 20), self.told
 
 
+pytestmark = pytest.mark.compat
 Begin = Callable[..., tuple[Presence, Heard]]
 
 

@@ -8,7 +8,7 @@ dispatch of the old term and the first of the next. After each trial every job m
 Arms: `crash` SIGKILL to the leader. `clean` SIGTERM. `freeze` SIGSTOP until another one leads, then SIGCONT: what it
 wakes up with must be refused. `alone` SIGKILL without a standby: nobody dispatches, and that is what is reported;
 a scheduler that is started afterwards finishes the jobs. `direct` SIGKILL to the leader of a pool whose dispatch is
-direct: the store chooses, the gap must be an ordinary one.
+direct: the store chooses, the gap must be an ordinary one. `worker` is another matter (`lost_worker`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count, pairwise
@@ -25,8 +25,9 @@ from typing import Any
 
 import redis
 
+from queueapp.bench.experiments import lost_worker
 from queueapp.bench.harness import Progress, Report
-from queueapp.bench.scheduler_process import SchedulerProcess
+from queueapp.bench.scheduler_process import SchedulerProcess, until
 from queueapp.bench.statistics import median, percentile
 from queueapp.bench.tasks import noop
 from queueapp.bench.worker_process import worker
@@ -41,11 +42,10 @@ EVERY_S = 0.004
 FLOWS_S = 0.5
 """So long before and after the blow jobs come."""
 SLOTS = 4
-FOLLOWS_S = 30.0
 ENDS_S = 60.0
 GRACE_MS = 1_000
 """Above the lease and a retry, for a process that has to wake up on a busy machine."""
-CRASH_MEDIAN_MS, CRASH_WORST_MS, CLEAN_MEDIAN_MS, DIRECT_MS = 150.0, 500.0, 30.0, 100.0
+CRASH_MEDIAN_MS, CRASH_WORST_MS, CLEAN_MEDIAN_MS, DIRECT_MS, WORKER_MS = 150.0, 500.0, 30.0, 100.0, 1500.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class _Experiment:
         done: list[Trial] = []
         way = "direct" if name == "direct" else "scheduled"
         Pool.objects.update_or_create(name=POOL, defaults={"dispatch": way})  # schedulers repair what differs from it
-        self._await(lambda: self._reads.in_force()[0].dispatch == way, f"{way} dispatch is not in force.")
+        until(lambda: self._reads.in_force()[0].dispatch == way, f"{way} dispatch is not in force.")
         for number in range(trials):
             self._lead(standby=name not in {"alone", "direct"})
             done.append(self._trial(name))
@@ -135,14 +135,7 @@ class _Experiment:
             self._start()
         if settings.leader_presence != "off":
             armed = self._keys["leader"]
-            self._await(lambda: self._client.hget(armed, "armed") == b"1", "The leader's subscription is not seen.")
-
-    def _await(self, holds: Callable[[], bool], otherwise: str) -> None:
-        end = time.monotonic() + FOLLOWS_S
-        while not holds():
-            if time.monotonic() > end:
-                raise RuntimeError(otherwise)
-            time.sleep(0.01)
+            until(lambda: self._client.hget(armed, "armed") == b"1", "The leader's subscription is not seen.")
 
     def _start(self) -> None:
         process = SchedulerProcess(f"scheduler-{next(self._numbers)}", self._directory)
@@ -275,12 +268,16 @@ def run(report: Report, client: redis.Redis, progress: Progress, directory: Path
         f"  a job every {EVERY_S * 1000:g} ms, lease of {settings.leader_ttl_ms / 1000:g} s, "
         f"presence {settings.leader_presence}; outage in ms from the store's own stamps"
     )
-    with worker(POOL, slots=SLOTS, log=directory / "worker.log"):
-        try:
-            for name in ARMS if arm == "all" else [arm]:
-                _judge(report, progress, name, experiment.arm(name, trials))
-        finally:
-            experiment.end()
+    leaders = [name for name in ARMS if arm in ("all", name)]
+    if leaders:
+        with worker(POOL, slots=SLOTS, log=directory / "worker.log"):
+            try:
+                for name in leaders:
+                    _judge(report, progress, name, experiment.arm(name, trials))
+            finally:
+                experiment.end()
+    if arm in ("all", "worker"):
+        _judge_worker(report, progress, lost_worker.trials(client, progress, directory, trials))
 
 
 def _judge(report: Report, progress: Progress, name: str, trials: Sequence[Trial]) -> None:
@@ -328,3 +325,18 @@ def _judge(report: Report, progress: Progress, name: str, trials: Sequence[Trial
     for what, found, most in checks[name]:
         if found > most:
             missed.append(f"{name}: the {what} outage is {found:.0f} ms; at most {most:.0f} ms are promised.")
+
+
+def _judge_worker(report: Report, progress: Progress, found: Sequence[float]) -> None:
+    middle, worst = median(found), max(found)
+    report.figures |= {"worker_trials": len(found), "worker_median_ms": middle, "worker_worst_ms": worst}
+    report.rows += [{"arm": "worker", "outage_ms": outage_ms} for outage_ms in found]
+    progress.say(
+        f"  worker {len(found)} trials: {lost_worker.LEASES} leases of a killed worker run elsewhere after "
+        f"median {middle:.0f}, worst {worst:.0f} ms"
+    )
+    if worst > WORKER_MS:
+        report.missed.append(
+            f"worker: the last job of the killed worker runs elsewhere after {worst:.0f} ms; "
+            f"at most {WORKER_MS:.0f} ms are promised."
+        )

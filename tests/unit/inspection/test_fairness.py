@@ -308,6 +308,15 @@ def test_a_ceiling_that_does_not_apply_yet_caps_nobody() -> None:
     assert of(certify("default", service), "mid").state is Standing.CAPPED
 
 
+def test_a_difference_that_one_job_of_a_minimum_makes_is_nobody_s_fault() -> None:
+    """It was one job, whoever gave it: nothing deals out less than a whole one."""
+    service = by_hand()
+    assert of(certify("default", service), "mid").state is Standing.BEHIND
+    parts = service.tenants["big"].parts
+    parts[5] = replace(parts[5], minimum_largest=1_500, minimum_jobs=1)
+    assert of(certify("default", service), "mid").state is Standing.FAIR
+
+
 def test_every_word_is_explained_in_the_docs() -> None:
     page = (ROOT / "docs/fairness.md").read_text()
     assert set(re.findall(r"^\| (\w+) \| ", page.split("## Words")[1].split("## Lag")[0], re.MULTILINE)) - {"word"} == {

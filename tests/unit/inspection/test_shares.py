@@ -190,6 +190,9 @@ def test_what_single_jobs_make_is_nobody_s_fault() -> None:
     # Jobs of a thousand units each: one had two of them, the other one.
     two, one = shares([backlog(2000, largest=1000.0), backlog(1000, largest=1000.0)])
     assert {two.standing, one.standing} == {Standing.FAIR}
+    # Its own large job counts beside the largest of all, which is the same one here: 2 · 80 at most.
+    assert shares([backlog(10, largest=80.0), backlog(190)])[0].standing is Standing.FAIR
+    assert shares([backlog(10, largest=40.0), backlog(190)])[0].standing is Standing.STARVED
 
 
 class TestLag:

@@ -66,6 +66,16 @@ class TestHandle:
             result.wait()
 
     @pytest.mark.parametrize("asynchronous", [False, True])
+    def test_one_that_the_store_refused_stays_for_people_to_see(self, store: Store, asynchronous: bool) -> None:
+        keyed = add.using(idempotency_key="k")
+        result = kept(keyed, 1)
+        keyed.enqueue(2)
+        relay()
+
+        assert not (asyncio.run(outbox.awithdraw(result)) if asynchronous else outbox.withdraw(result))
+        assert [row.state for row in OutboxEntry.objects.all()] == ["refused"]
+
+    @pytest.mark.parametrize("asynchronous", [False, True])
     def test_neither_here_nor_there(self, asynchronous: bool, redis_url: str) -> None:
         result = kept()
         OutboxEntry.objects.all().delete()
