@@ -47,7 +47,7 @@ class Subscriber(Protocol):
 
 
 class Presence:
-    """One process's channels. `add` and `drop` may be called from any thread, `channel` and `steady` too."""
+    """One process's channels. `add`, `channel` and `steady` may be called from any thread."""
 
     def __init__(
         self,
@@ -102,12 +102,6 @@ class Presence:
                 self._subscribe(pubsub, [name])
             except Exception:
                 logger.debug("The thread finds out by itself that the connection is gone", exc_info=True)
-
-    def drop(self, keys: ShardKeys) -> None:
-        """The channel is told no more; its subscription ends with the connection."""
-        with self._lock:
-            name = self._names.pop(keys.prefix, "")
-            self._since.pop(name, None)
 
     def channel(self, keys: ShardKeys) -> str:
         """The channel with its kind, as scripts take it; "" while it is not confirmed."""
