@@ -65,7 +65,7 @@ class DuctorBackend(BaseTaskBackend):
         self.validate_task(task)
         return client.submit(task, args, kwargs)
 
-    async def aenqueue(  # type: ignore[override]
+    async def aenqueue(  # type: ignore[override]  # as above
         self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> DuctorResult:
         """`enqueue` on the store's asynchronous client; no thread is involved."""

@@ -60,7 +60,7 @@ class FencedQuerySet(models.QuerySet[M]):
     def fenced_update(self, fence: Fence, **values: Any) -> int:
         """Writes all rows, or none: StaleWriter when a newer writer has written one of them. How many they were."""
         checked, given = _checked(fence), _fenced_values(fence, values)
-        using = self._db or router.db_for_write(self.model, **self._hints)  # type: ignore[attr-defined]
+        using = self._db or router.db_for_write(self.model, **self._hints)  # type: ignore[attr-defined]  # stubs lack it
         with transaction.atomic(using=using):
             written = models.QuerySet.update(self.using(using).filter(checked.passes()), **given)
             stale = self.using(using).exclude(checked.passes()).values_list("pk", *FENCE_FIELDS).first()

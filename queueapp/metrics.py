@@ -56,7 +56,7 @@ class Tally:
         """Hands everything over and begins at zero."""
         if self.total_s or any(self.counts):
             into.add(self.counts, self.total_s)
-            self.__init__()  # type: ignore[misc]
+            self.counts, self.total_s = [0] * len(self.counts), 0.0
 
 
 class TenantLabels:

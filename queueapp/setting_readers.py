@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeGuard
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -20,7 +20,9 @@ from queueapp.names import NAMESPACE_FORM, POOL_FORM, TENANT_FORM
 
 URL_SCHEMES = ("redis", "rediss", "unix")
 
-Backoff = float | Callable[[BaseException, int], float | None]
+Delay = Callable[[BaseException, int], float | None]
+"""(exception, errors) → seconds before another attempt; None = no further one."""
+Backoff = float | Delay
 TenantSource = str | Callable[..., object]
 """A callable, or the dotted path of one."""
 Read = Callable[[object], object]
@@ -210,7 +212,7 @@ POOL_VALUES: dict[str, tuple[Callable[[object], bool], str]] = {
     "POLICY": (lambda value: isinstance(value, str) and value != "", "the name of a policy"),
     "EDF_BY": (lambda value: value in ("deadline", "latest_start"), '"deadline" or "latest_start"'),
     "AGING_STEP_SECONDS": (
-        lambda value: _is_number(value) and 0.001 <= value <= 86_400,  # type: ignore[operator]
+        lambda value: _is_number(value) and 0.001 <= value <= 86_400,
         "seconds (or a timedelta) from 0.001 to 86,400",
     ),
     "DISPATCH": (lambda value: value in ("direct", "scheduled"), '"direct" or "scheduled"'),
@@ -232,13 +234,13 @@ POOL_VALUES: dict[str, tuple[Callable[[object], bool], str]] = {
         "a whole number from 1 to 1,000",
     ),
     "COST_UNIT": (lambda value: isinstance(value, str) and 0 < len(value) <= 32, 'a word such as "ms"'),
-    "DEFAULT_COST": (lambda value: _is_number(value) and 1 <= value <= 1e9, "a number of at least 1"),  # type: ignore[operator]
-    "DEFAULT_WEIGHT": (lambda value: _is_number(value) and 0.001 <= value <= 1000, "0.001 to 1000"),  # type: ignore[operator]
+    "DEFAULT_COST": (lambda value: _is_number(value) and 1 <= value <= 1e9, "a number of at least 1"),
+    "DEFAULT_WEIGHT": (lambda value: _is_number(value) and 0.001 <= value <= 1000, "0.001 to 1000"),
 }
 """What `POOLS[name]` may hold: name → (test, words for a value that fails it)."""
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

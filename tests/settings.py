@@ -17,8 +17,8 @@ for _name, _for_tests in (("REDIS_URL", "DUCTOR_TEST_REDIS_URL"), ("DATABASE_URL
 for _name in OURS - {"REDIS_URL", "DATABASE_URL"}:
     os.environ.pop(_name, None)
 
-from ductor_project.settings import *  # noqa: E402, F403
-from ductor_project.settings import DATABASES, INSTALLED_APPS  # noqa: E402, F401
+from ductor_project.settings import *  # noqa: E402, F403  (all, once the environment is that of tests)
+from ductor_project.settings import DATABASES, INSTALLED_APPS  # noqa: E402, F401  (by name, for type checkers)
 
 for _name in ("REDIS_URL", "DATABASE_URL"):
     os.environ.pop(_name, None)

@@ -21,7 +21,7 @@ STATE = ROOT / ".ductor"
 
 sys.path.insert(0, str(ROOT))
 
-from tools.pythons import PREFERRED, Interpreter, find_all, probe  # noqa: E402
+from tools.pythons import PREFERRED, Interpreter, find_all, probe  # noqa: E402  (found by the path above)
 
 EXTRAS = "api,cache,prometheus,cli,bench,test,check"
 PROGRESS_S = 10

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import django
 
-from ductor_project.settings import *  # noqa: F403
+from ductor_project.settings import *  # noqa: F403  (all of them, with the changes below)
 from ductor_project.settings import DATABASES, DUCTOR, STATE_DIR
 from queueapp.bench import MARK
 

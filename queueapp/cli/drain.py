@@ -28,10 +28,11 @@ def run(options: Mapping[str, Any], console: Console) -> str:
     """What to print in the end."""
     pool, until_empty = options["pool"], options["until_empty"]
     require([pool], all_pools())
-    said = ""
+    said, paused = "", not until_empty
 
     def told(found: Left) -> None:
-        nonlocal said
+        nonlocal said, paused
+        paused = found.paused
         if (line := _line(found, until_empty)) != said:
             said = line
             console.note(line)
@@ -39,13 +40,15 @@ def run(options: Mapping[str, Any], console: Console) -> str:
     try:
         found = drain(pool, until_empty=until_empty, timeout_s=options["timeout"], progress=told)
     except KeyboardInterrupt:
-        how = "It is at work." if until_empty else f"It stays paused; `ductor resume {pool}` lets it go on."
-        raise CommandError(f"Interrupted while {pool} was not drained. {how}") from None
+        raise CommandError(f"Interrupted while {pool} was not drained. {_state(pool, paused)}") from None
     if not found.drained:
-        how = "It is at work." if until_empty else f"It stays paused; `ductor resume {pool}` lets it go on."
-        raise CommandError(f"{_line(found, until_empty)} after {options['timeout']:g} s. {how}")
+        raise CommandError(f"{_line(found, until_empty)} after {options['timeout']:g} s. {_state(pool, found.paused)}")
     waiting = f"{found.waiting:,} wait" if found.waiting else "nothing waits"
     return f"The pool {pool} is paused; nothing runs, {waiting}. `ductor resume {pool}` lets it go on."
+
+
+def _state(pool: str, paused: bool) -> str:
+    return f"It stays paused; `ductor resume {pool}` lets it go on." if paused else "It is at work."
 
 
 def _line(found: Left, until_empty: bool) -> str:

@@ -27,6 +27,8 @@ class Left:
     waiting: int
     jobs: tuple[JobView, ...] = ()
     """Some of those that run, those whose lease ends first."""
+    paused: bool = False
+    """`drain` has paused the pool."""
     drained: bool = False
     """As was wanted, and paused; False: the time was over first."""
 
@@ -49,18 +51,20 @@ def drain(
     """Pauses the pool and waits until nothing runs. What waits stays, and `sync.resume` lets it go on.
 
     `until_empty`: leaves it at work until nothing waits and nothing runs, and pauses it then. Where `timeout_s` is over
-    first, the pool stays as it is: paused without `until_empty`, else at work.
+    first, the pool stays as it is: paused, or still at work (`Left.paused`).
     """
     ends_at = None if timeout_s is None else time.monotonic() + timeout_s
-    if not until_empty:
+    paused = not until_empty
+    if paused:
         pause(pool)
     while True:
-        found = left(pool)
-        if until_empty and not found.running and not found.waiting:
-            pause(pool)
-            return drain(pool, timeout_s=timeout_s, progress=progress, sleep=sleep)  # what came in between may run
-        if not found.running and not until_empty:
+        found = replace(left(pool), paused=paused)
+        if paused and not found.running:
             return replace(found, drained=True)
+        if not paused and not found.running and not found.waiting:
+            pause(pool)
+            paused = True
+            continue  # what came in between may run
         if ends_at is not None and time.monotonic() >= ends_at:
             return found
         progress(found)

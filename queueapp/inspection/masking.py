@@ -85,10 +85,11 @@ def shown_saved(record: JobRecord) -> dict[str, Any]:
     """
 
     def read() -> dict[str, Any]:
-        progress, metadata = decode_result(record.data.get(PROGRESS)), metadata_of(record)
+        progress: Any = decode_result(record.data.get(PROGRESS))
+        metadata: Any = metadata_of(record)
         if is_closed(record):
             progress = progress and {**progress, "message": HIDDEN if progress.get("message") else ""}
-            metadata = metadata and HIDDEN  # type: ignore[assignment]
+            metadata = metadata and HIDDEN
         return {name: masked(value) for name, value in ((PROGRESS, progress), (METADATA, metadata)) if value}
 
     return _read(record, read, {})
@@ -145,8 +146,8 @@ class _Hidden:
     def __init__(self, task: DuctorTask | None, sensitive: Sequence[str] | bool) -> None:
         declared = task.sensitive if task is not None else bool(sensitive)  # which of them `**rest` took, nobody knows
         self._all = declared is True or sensitive is True
-        paths = {*(declared or ()), *(sensitive or ())} if not self._all else ()  # type: ignore[misc]
-        self._paths = [path.split(".") for path in sorted(paths)]
+        named = () if self._all else (names for names in (declared, sensitive) if not isinstance(names, bool))
+        self._paths = [path.split(".") for path in sorted({path for names in named for path in names})]
         parameters = inspect.signature(task.func).parameters if task is not None and self._paths else {}
         self._kinds = {parameter.name: parameter.kind for parameter in parameters.values()}
 

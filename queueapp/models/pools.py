@@ -41,6 +41,7 @@ class PoolRows(models.QuerySet["Pool"]):
             pool_deleting.send(sender=Pool, instance=pool, using=self.db)
         return super().delete()
 
+    # attr-defined: marks that Django reads off the method.
     delete.alters_data = True  # type: ignore[attr-defined]
     delete.queryset_only = True  # type: ignore[attr-defined]
 

@@ -10,11 +10,11 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from queueapp.conf import settings
 from queueapp.errors import InvalidOption
-from queueapp.setting_readers import Backoff
+from queueapp.setting_readers import Backoff, Delay
 
 __all__ = ["Backoff", "Exponential", "Fixed", "Retry", "exponential", "fixed"]
 
@@ -82,10 +82,10 @@ def fixed(delay: float | timedelta) -> Fixed:
     return Fixed(delay_s=_seconds(delay, "backoff.fixed(delay)"))
 
 
-def coerce(value: object, name: str = "backoff") -> Backoff:
+def coerce(value: object, name: str = "backoff") -> Delay:
     """What a user gave as a backoff: seconds and timedelta become `Fixed`, a callable stays."""
     if callable(value):
-        return value
+        return cast("Delay", value)
     return Fixed(delay_s=_seconds(value, name))
 
 
@@ -97,7 +97,7 @@ def delay_s(backoff: Backoff | None, exception: BaseException, errors: int) -> f
     if isinstance(exception, Retry) and exception.delay_s is not None:
         return exception.delay_s
     chosen = backoff if backoff is not None else settings.backoff
-    asked = coerce(chosen if chosen is not None else Exponential())(exception, errors)  # type: ignore[operator]
+    asked = coerce(chosen if chosen is not None else Exponential())(exception, errors)
     return None if asked is None else _seconds(asked, "the value of a backoff")
 
 

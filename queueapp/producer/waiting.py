@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from time import monotonic, sleep
+from typing import cast
 
 from queueapp.errors import InvalidOption, StoreError, StoreUnavailable, WaitTimeout
 from queueapp.store import connection, shards
@@ -93,7 +94,7 @@ class Waiter:
                         if client is None:
                             client = connection.blocking()
                         lists = {shards.keys(pool)[f"done:{self.id}"]: pool for pool in sorted(pools)}
-                        popped: list[bytes] | None = client.blpop(list(lists), timeout=BLOCK_S)  # type: ignore[assignment]
+                        popped = cast("list[bytes] | None", client.blpop(list(lists), timeout=BLOCK_S))
                 except StoreError as error:
                     logger.debug("Waiting for results goes on when the store is back", extra={"error": str(error)})
                     sleep(PAUSE_S)

@@ -203,7 +203,7 @@ def _refuse_unknown(kind: type, options: Mapping[str, Any], setting: str, *, nam
     known = {"max_connections", "path", "host", "port"}
     for cls in kind.__mro__[:-1]:
         # The mixins document their keywords on __init__; `**kwargs` goes on to the next class.
-        known.update(inspect.signature(cls.__init__).parameters)  # type: ignore[misc]
+        known.update(inspect.signature(cls.__init__).parameters)  # type: ignore[misc]  # the class is the one that is asked
     unknown = sorted(set(options) - known)
     if unknown:
         what = f"an unknown option {unknown[0]!r}" if named else "a ? in its password: write it as %3F"

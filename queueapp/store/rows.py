@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from queueapp.codec import well_formed
 from queueapp.policies.registry import DIRECT
@@ -87,16 +88,16 @@ def child_of(member: bytes, policy: bytes | None) -> str:
     return text[12:] if has_ties(policy) else text
 
 
-def leased_job(reply: Sequence[bytes | int], task_names: Mapping[bytes, str]) -> LeasedJob:
+def leased_job(reply: Sequence[Any], task_names: Mapping[bytes, str]) -> LeasedJob:
     """A row of the reply of `check_and_lease` or `cycle` (lua/include/lease.lua names its parts)."""
     job_id, attempts, errors, crashes, leased, deadline, task, text, ready, waited = reply
-    row = parse_row(text)  # type: ignore[arg-type]
+    row = parse_row(text)
     return LeasedJob(
-        id=job_id.decode(),  # type: ignore[union-attr]
+        id=job_id.decode(),
         attempts=int(attempts),
         errors=int(errors),
         crashes=int(crashes),
-        task=task_names[task],  # type: ignore[index]
+        task=task_names[task],
         tenant=row.tenant,
         lane=row.lane,
         priority=row.priority,
@@ -104,7 +105,7 @@ def leased_job(reply: Sequence[bytes | int], task_names: Mapping[bytes, str]) ->
         submitted_ms=row.submitted_ms,
         ready_ms=int(ready or row.due_ms),
         leased_ms=int(leased),
-        waits=waits_of_lease(waited.decode(), int(ready or row.due_ms), int(leased)),  # type: ignore[union-attr]
+        waits=waits_of_lease(waited.decode(), int(ready or row.due_ms), int(leased)),
         deadline_ms=int(deadline),
         max_attempts=row.max_attempts,
         payload=row.payload,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import redis
@@ -133,7 +133,7 @@ class Sender:
         """Names the key that another program (or an older release) made under our prefix."""
         for name, (kind, _) in GLOSSARY.items():
             if "<" not in name:
-                found = self.client.type(self.keys[name]).decode()  # type: ignore[union-attr]
+                found = cast("bytes", self.client.type(self.keys[name])).decode()
                 if found not in ("none", kind):
                     return StoreError(
                         f"The key {self.keys[name]} is a {found}, and Ductor keeps a {kind} there: another program "

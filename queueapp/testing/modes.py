@@ -19,6 +19,9 @@ from queueapp.testing.memory import Memory
 from queueapp.testing.recorder import EnqueuedJob, Recorder
 from queueapp.testing.running import run_at_once
 
+Before = tuple[shards.StandIn | None, client.Watcher | None, Recorder | None]
+"""What stood where this mode puts its own."""
+
 
 class Mode(TestContextDecorator):
     """Puts a memory in the place of the store and a recorder behind the producer, for as long as it is entered."""
@@ -27,7 +30,7 @@ class Mode(TestContextDecorator):
         super().__init__()
         self._runs = runs
         self._raise_on_failure = raise_on_failure
-        self._entered: list[tuple[Recorder, list[BaseException], tuple[object, object, object]]] = []
+        self._entered: list[tuple[Recorder, list[BaseException], Before]] = []
 
     def __enter__(self) -> Recorder:  # type: ignore[override]  # the stubs think of the registry of apps alone
         return self.enable()
@@ -63,7 +66,7 @@ class Mode(TestContextDecorator):
         try:
             recorder.collect()
         finally:
-            shards.stand_in, client.watcher, assertions.recorder = before  # type: ignore[assignment]
+            shards.stand_in, client.watcher, assertions.recorder = before
         return failures if self._raise_on_failure else []
 
     def __exit__(

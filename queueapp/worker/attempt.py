@@ -91,7 +91,9 @@ def run_one(held: Held, faults: Faults, watch: Callable[[BaseException], None] |
             text = traceback_text(error, messages=task.sensitive is not True)
             outcome = failed(task, job, error, text, _since_ms(started), held.cost, last=held.cancelled)
             _log_failure(held, outcome, error)
-            if announcement is not None:
+            if announcement is not None and held.cancelled and isinstance(error, asyncio.CancelledError):
+                announcement.cancelled()
+            elif announcement is not None:
                 announcement.failed(error, text, final=outcome.retry_ms is None)
             if watch is not None:
                 watch(error)

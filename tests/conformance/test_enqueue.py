@@ -314,7 +314,7 @@ class TestPickling:
 
     @pytest.mark.parametrize("path", ["does.not.exist", "builtins.any"])
     def test_what_is_no_task(self, path: str) -> None:
-        reconstruct: Any = DuctorTask._reconstruct  # type: ignore[attr-defined]
+        reconstruct: Any = DuctorTask._reconstruct  # type: ignore[attr-defined]  # the narrower type is known here alone
         with pytest.raises(ValueError, match="to point to a Task instance"):
             reconstruct({"func": path})
 

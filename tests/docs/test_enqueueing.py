@@ -60,7 +60,7 @@ def shop() -> Iterator[ModuleType]:
     before = set(sys.modules)
     sys.modules["shop"] = ModuleType("shop")
     models = sys.modules["shop.models"] = ModuleType("shop.models")
-    models.Order = Group  # type: ignore[attr-defined]
+    models.Order = Group  # type: ignore[attr-defined]  # an attribute of this test
     yield module("shop.tasks", "shop/tasks.py")
     registry.pop("shop.tasks.send_invoice", None)
     for name in set(sys.modules) - before:
@@ -210,7 +210,7 @@ def test_an_import_goes_on_where_it_was(shop: Any, reads: Reads) -> None:
         saved.append(said)
         return "done"
 
-    held.line.store.save = save  # type: ignore[method-assign, assignment]
+    held.line.store.save = save  # type: ignore[method-assign, assignment]  # stands in for it in this test
     ended = run_one(held, Faults())
     assert isinstance(ended, Completed)
     assert ended.result == b"4"

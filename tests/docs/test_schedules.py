@@ -103,7 +103,7 @@ def test_the_table_of_summer_time() -> None:
     zone = ZoneInfo("Europe/Berlin")
 
     def day(cron: str, *date: int) -> list[str]:
-        first = round(datetime(*date, tzinfo=zone).timestamp() * 1000)  # type: ignore[arg-type, misc]
+        first = round(datetime(*date, tzinfo=zone).timestamp() * 1000)  # type: ignore[arg-type, misc]  # the tuple has the parts of a moment
         found: list[str] = []
         for moment in Rule(cron=cron, zone="Europe/Berlin").firings(first - 1):
             local = datetime.fromtimestamp(moment / 1000, UTC).astimezone(zone)

@@ -51,7 +51,7 @@ def test_a_worker_goes_on_over_a_wire_that_was_spoilt(
         wire.thaw()
     wire.delay_s = 0.0
     assert other.stop() == 0
-    enqueue_many([jobs.noop.bind()])[0].result.wait(timeout=30)  # type: ignore[union-attr]
+    enqueue_many([jobs.noop.bind()])[0].result.wait(timeout=30)  # type: ignore[union-attr]  # None would fail the test
     assert reads.overview().stats["completed"] == len(sent) + 1
     assert spoilt.stop() == 0
     assert scheduler.stop() == 0

@@ -49,7 +49,7 @@ def schema_of(tenant_id: str) -> Iterator[None]:
 class TestTheHandle:
     def test_it_is_filled_as_if_a_worker_had_run_the_job(self) -> None:
         with immediate():
-            result = send_invoice.enqueue(1, copies=("a",))  # type: ignore[arg-type]
+            result = send_invoice.enqueue(1, copies=("a",))  # type: ignore[arg-type]  # wrong on purpose
 
         assert (result.status, result.state, result.outcome) == (TaskResultStatus.SUCCESSFUL, "ended", "completed")
         assert result.return_value == {"order": 1, "copies": ["a"]}, "through JSON: a tuple is a list"
@@ -67,13 +67,13 @@ class TestTheHandle:
         assert isinstance(jobs[0].error, LookupError)
 
     def test_it_is_raised_at_the_end_where_that_is_asked_for(self) -> None:
-        with pytest.raises(LookupError, match="no such order"), immediate(raise_on_failure=True):  # noqa: PT012
+        with pytest.raises(LookupError, match="no such order"), immediate(raise_on_failure=True):  # noqa: PT012  (the failure may come at the end of the block)
             broken.enqueue("no such order")
             send_invoice.enqueue(1)
         assert [what for _, what in ran] == ["broken", 1]
 
     def test_an_error_of_the_test_itself_comes_first(self) -> None:
-        with pytest.raises(ZeroDivisionError), immediate(raise_on_failure=True):  # noqa: PT012
+        with pytest.raises(ZeroDivisionError), immediate(raise_on_failure=True):  # noqa: PT012  (the failure may come at the end of the block)
             broken.enqueue()
             _ = 1 / 0
 

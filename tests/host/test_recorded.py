@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 from unittest.mock import ANY
 
 import pytest
@@ -59,7 +60,7 @@ class TestWhatIsRecorded:
     def test_what_enqueue_refuses_without_the_store_it_refuses_here(self) -> None:
         with recorded() as jobs:
             with pytest.raises(UnserialisableArgument):
-                send_invoice.enqueue(object())  # type: ignore[arg-type]
+                send_invoice.enqueue(object())  # type: ignore[arg-type]  # wrong on purpose
             with pytest.raises(InvalidOption):
                 send_invoice.using(priority=1000).enqueue(1)
             assert len(jobs) == 0
@@ -101,7 +102,7 @@ class TestWhatIsRecorded:
         seen: list[str] = []
 
         def receive(task_result: object, **_: object) -> None:
-            seen.append(task_result.id)  # type: ignore[attr-defined]
+            seen.append(task_result.id)  # type: ignore[attr-defined]  # Ductor sends its own result
 
         task_enqueued.connect(receive)
         with recorded():
@@ -273,11 +274,11 @@ class TestAssertions:
         ],
         ids=lambda expected: next(iter(expected)),
     )
-    def test_each_expectation_can_fail(self, jobs: Recorder, expected: dict[str, object]) -> None:
+    def test_each_expectation_can_fail(self, jobs: Recorder, expected: dict[str, Any]) -> None:
         send_invoice.using(tenant="acme").enqueue(1)
 
         with pytest.raises(AssertionError) as caught:
-            assert_enqueued(send_invoice, **expected)  # type: ignore[arg-type]
+            assert_enqueued(send_invoice, **expected)
         assert "Enqueued:\n  tests.host.shop.send_invoice(1)  tenant='acme'" in str(caught.value)
 
     def test_the_message_names_what_was_looked_for_and_what_there_is(self, jobs: Recorder) -> None:
@@ -327,7 +328,7 @@ class TestAssertions:
             assert_enqueued(send_invoice)
 
     def test_tasks_that_go_to_another_backend_are_pointed_out(self, jobs: Recorder, settings: object) -> None:
-        settings.TASKS = {"default": {"BACKEND": "nowhere.Backend"}}  # type: ignore[attr-defined]
+        settings.TASKS = {"default": {"BACKEND": "nowhere.Backend"}}  # type: ignore[attr-defined]  # pytest-django's settings take any name
 
         with pytest.raises(AssertionError, match="No alias of TASKS has Ductor's backend"):
             assert_enqueued(send_invoice)

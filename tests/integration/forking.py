@@ -44,7 +44,7 @@ def main(used: Path) -> int:
         note("redis", self._sock.fileno())
         return send(self, *args, **kwargs)
 
-    AbstractConnection.send_packed_command = noted  # type: ignore[method-assign]
+    AbstractConnection.send_packed_command = noted  # type: ignore[method-assign]  # stands in for it in this test
 
     def on_connection(connection: Any, **_: Any) -> None:
         if connection.vendor == "postgresql":

@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from ductor_project.settings import *  # noqa: F403
+from ductor_project.settings import *  # noqa: F403  (all of them, with the changes below)
 from ductor_project.settings import DUCTOR, INSTALLED_APPS
 
 if "TEST_BASE_DIR" in os.environ:

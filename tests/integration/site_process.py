@@ -13,11 +13,11 @@ import django
 
 django.setup()
 
-from django.contrib.auth.models import User  # noqa: E402
-from django.test import RequestFactory  # noqa: E402
+from django.contrib.auth.models import User  # noqa: E402  (Django is set up first)
+from django.test import RequestFactory  # noqa: E402  (Django is set up first)
 
-from queueapp import metrics  # noqa: E402
-from queueapp.monitoring import views  # noqa: E402
+from queueapp import metrics  # noqa: E402  (Django is set up first)
+from queueapp.monitoring import views  # noqa: E402  (Django is set up first)
 
 for line in sys.stdin:
     if line.strip() == "fail":

@@ -54,7 +54,7 @@ def test_c120_a_running_body_hears_of_it_long_before_its_heartbeat(
     process = worker("--slots", slots, LEASE_SECONDS=3600)
     for task, name in ((jobs.block, "block"), (jobs.wait_for_ever, "coroutine")):
         job = task.enqueue(place)
-        until(lambda name=name: notes(tmp_path, name))  # type: ignore[misc]
+        until(lambda name=name: notes(tmp_path, name))  # type: ignore[misc]  # mypy infers no lambda with a default
         assert job.cancel() is True
         job.wait(timeout=20)
         assert (job.outcome, job.cancel()) == ("cancelled", True)

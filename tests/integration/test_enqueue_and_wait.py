@@ -139,7 +139,7 @@ class TestMany:
                 add.bind({1}),
                 keyed.bind(1),
                 keyed.bind(2),
-                "no task",  # type: ignore[list-item]
+                "no task",  # type: ignore[list-item]  # wrong on purpose
                 add.using(queue_name="second").bind(5),
                 add.bind(6),
             ]

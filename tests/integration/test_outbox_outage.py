@@ -53,7 +53,7 @@ def test_what_was_committed_during_an_outage_arrives_once(own_store: embedded.Em
     announced: list[str] = []
 
     def receive(task_result: object, **_: object) -> None:
-        announced.append(task_result.id)  # type: ignore[attr-defined]
+        announced.append(task_result.id)  # type: ignore[attr-defined]  # Ductor sends its own result
 
     task_enqueued.connect(receive)
     try:

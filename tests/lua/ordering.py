@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from queueapp.policies.registry import DIRECT
@@ -14,8 +16,8 @@ every_policy = pytest.mark.parametrize("policy", sorted(DIRECT))
 every_tied = pytest.mark.parametrize("policy", TIED)
 
 
-def under(shard: Shard, policy: str, version: int = 1, **options: object) -> None:
-    shard.store.configure(version, pool=PoolConf(policy=policy, **options))  # type: ignore[arg-type]
+def under(shard: Shard, policy: str, version: int = 1, **options: Any) -> None:
+    shard.store.configure(version, pool=PoolConf(policy=policy, **options))
 
 
 def drained(shard: Shard, worker: str = "drain") -> list[str]:

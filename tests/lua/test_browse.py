@@ -110,7 +110,7 @@ def test_conditions_are_looked_up_in_the_rows(shard: Shard) -> None:
     kill(shard, 2, tenant="a", task="shop.tasks.two")
 
     def ids(**conditions: str) -> list[str]:
-        return list(shard.reads.browse("dead", count=9, **conditions).ids)  # type: ignore[arg-type]
+        return list(shard.reads.browse("dead", count=9, **conditions).ids)  # type: ignore[arg-type]  # each has its own type
 
     assert ids(tenant="a", task="shop.tasks.one") == mine
     assert ids(tenant="b") == other

@@ -6,6 +6,7 @@ Whatever ends that lease, the job ends as cancelled, once; until then its worker
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -31,10 +32,10 @@ def outcome(shard: Shard, job_id: str) -> tuple[State, Outcome | None]:
 CANCELLED = (State.ENDED, Outcome.CANCELLED)
 
 
-def cycle(shard: Shard, worker: str = "w1", **said: object) -> list[str]:
+def cycle(shard: Shard, worker: str = "w1", **said: Any) -> list[str]:
     """The jobs that an answer to this worker names as told to stop."""
     shard.seqs[worker] = shard.seqs.get(worker, 0) + 1
-    answer = shard.store.cycle(worker, shard.seqs[worker], want=0, begin=0, lease_ms=LEASE_MS, **said)  # type: ignore[arg-type]
+    answer = shard.store.cycle(worker, shard.seqs[worker], want=0, begin=0, lease_ms=LEASE_MS, **said)
     return list(answer.cancelled)
 
 
@@ -143,16 +144,16 @@ def test_c120_a_job_that_waits_has_ended_at_once_and_never_starts(shard: Shard, 
 # -- a job that runs -------------------------------------------------------------------------------------------------
 
 
-def running(shard: Shard, worker: str = "w1", **options: object) -> LeasedJob:
-    (job_id,) = shard.add(shard.job(**options))  # type: ignore[arg-type]
+def running(shard: Shard, worker: str = "w1", **options: Any) -> LeasedJob:
+    (job_id,) = shard.add(shard.job(**options))
     shard.store.register(worker, {}, 60_000)
     (job,) = shard.lease(worker=worker)
     assert job.id == job_id
     return job
 
 
-def returned(job: LeasedJob, **options: object) -> Returned:
-    return Returned(id=job.id, attempts=job.attempts, **options)  # type: ignore[arg-type]
+def returned(job: LeasedJob, **options: Any) -> Returned:
+    return Returned(id=job.id, attempts=job.attempts, **options)
 
 
 def lost(shard: Shard) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any, Literal
 
 import pytest
 
@@ -11,13 +12,13 @@ from queueapp.store.records import Completed
 from tests.lua.harness import LEASE_MS, Shard, completed
 
 
-def go(shard: Shard, dispatch: str, **options: object) -> None:
+def go(shard: Shard, dispatch: Literal["direct", "scheduled"], **options: Any) -> None:
     shard.versions += 1
-    shard.store.configure(shard.versions, pool=PoolConf(dispatch=dispatch, **options))  # type: ignore[arg-type]
+    shard.store.configure(shard.versions, pool=PoolConf(dispatch=dispatch, **options))
 
 
 def conf(shard: Shard, name: str) -> bytes | None:
-    return shard.client.hget(shard.keys["conf"], name)  # type: ignore[return-value]
+    return shard.client.hget(shard.keys["conf"], name)  # type: ignore[return-value]  # redis-py has one type for sync and async
 
 
 def armed(shard: Shard, key: str) -> bool:

@@ -131,7 +131,7 @@ def test_repeats_take_and_give_back_no_slot_twice(shard: Shard) -> None:
 def test_a_repeat_with_keys_changes_nothing(shard: Shard, name: str) -> None:
     """Every script once more, with keys on all the jobs; one key is full, so that some wait for it."""
     plain = shard.job
-    shard.job = lambda tenant="acme", **options: plain(  # type: ignore[method-assign]
+    shard.job = lambda tenant="acme", **options: plain(  # type: ignore[method-assign]  # mypy infers no lambda with a default
         tenant, keys=(use("all", 4), use(f"of {tenant}", 2)), **options
     )
     act = scene(shard, name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from queueapp.errors import InvalidOption
@@ -205,15 +207,15 @@ def test_a_rank_of_an_earlier_lease_is_not_taken_for_that_of_a_later_one(shard: 
     ],
 )
 def test_what_orders_anew_begins_a_generation_where_work_waits_and_none_where_not(
-    shard: Shard, before: dict[str, object], after: dict[str, object]
+    shard: Shard, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    under(shard, **before)  # type: ignore[arg-type]
-    under(shard, version=2, **after)  # type: ignore[arg-type]
+    under(shard, **before)
+    under(shard, version=2, **after)
     assert b"gen" not in shard.snapshot()["conf"]
     shard.add(shard.job())
-    under(shard, version=3, **before)  # type: ignore[arg-type]
+    under(shard, version=3, **before)
     assert shard.snapshot()["conf"][b"gen"] == b"1"
-    assert shard.reads.configured() == PoolConf(**before)  # type: ignore[arg-type]
+    assert shard.reads.configured() == PoolConf(**before)
 
 
 @pytest.mark.parametrize("policy", [*sorted(POLICIES.keys() - DIRECT), "fifa"])

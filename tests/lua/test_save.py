@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from queueapp.store.records import Returned
@@ -12,9 +14,9 @@ def checkpoint(shard: Shard, job_id: str) -> bytes | None:
     return shard.reads.checkpoint(job_id)
 
 
-def saved(shard: Shard, value: bytes = b'{"page":7}', **options: object) -> str:
+def saved(shard: Shard, value: bytes = b'{"page":7}', **options: Any) -> str:
     """A running job that has saved a checkpoint."""
-    (job_id,) = shard.add(shard.job(**options))  # type: ignore[arg-type]
+    (job_id,) = shard.add(shard.job(**options))
     (job,) = shard.lease()
     assert shard.store.save(job.id, job.attempts, {"checkpoint": value}) == "done"
     return job_id

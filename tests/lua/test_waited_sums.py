@@ -76,7 +76,7 @@ def test_back_from_ready_it_goes_on_where_it_was(shard: Shard) -> None:
     shard.dispatch(term)
     shard.now_ms += 10
     limit(shard, paused=True)  # it leaves ready
-    assert shard.reads.job(job_id).state == "pending"  # type: ignore[union-attr]
+    assert shard.reads.job(job_id).state == "pending"  # type: ignore[union-attr]  # None would fail the test
     shard.now_ms += 200
     limit(shard, clear=True)
     shard.dispatch(term)
@@ -97,7 +97,7 @@ def test_back_from_ready_after_the_sums_have_gone(shard: Shard) -> None:
     shard.store.trim(**KEEP)
     shard.now_ms += 30_000  # nobody leases it
     shard.store.promote_due()
-    assert shard.reads.job(job_id).state == "pending"  # type: ignore[union-attr]
+    assert shard.reads.job(job_id).state == "pending"  # type: ignore[union-attr]  # None would fail the test
     shard.now_ms += 5
     shard.dispatch(term)
     shard.lease()

@@ -24,7 +24,7 @@ def limit(shard: Shard, tenant: str = "acme", lane: str = "", **options: Any) ->
 def summed(shard: Shard, tenant: str = "acme") -> Waits:
     """Of all jobs of a tenant that were leased in the last hour."""
     packed = [shard.client.hget(shard.keys[f"served:{shard.now_ms // 60_000 - back}"], tenant) for back in range(60)]
-    return sum((Part.unpacked(one, 0).waits for one in packed if one is not None), Waits())  # type: ignore[arg-type]
+    return sum((Part.unpacked(one, 0).waits for one in packed if one is not None), Waits())  # type: ignore[arg-type]  # redis-py has one type for sync and async
 
 
 def blocks(shard: Shard) -> dict[str, str]:

@@ -112,7 +112,7 @@ class ChangingPair(Pair):
 
     @staticmethod
     def _line(walk: Iterable[str]) -> list[str]:
-        return sorted(walk, key=lambda child: (walk.score(child), child))  # type: ignore[attr-defined]
+        return sorted(walk, key=lambda child: (walk.score(child), child))  # type: ignore[attr-defined]  # the narrower type is known here alone
 
     def _queue(self, tenant: str, lane: str) -> list[Candidate]:
         tiered = self.rule == "tiered"
@@ -152,11 +152,11 @@ def compare(fresh: Callable[[str], ChangingPair], rule: str, seeds: Iterable[int
 
 def play_one(pair: ChangingPair, event: object) -> None:
     """`play` without what it does at the end."""
-    drain, pair.drain = pair.drain, lambda: None  # type: ignore[method-assign]
+    drain, pair.drain = pair.drain, lambda: None  # type: ignore[method-assign]  # stands in for it in this test
     try:
-        play(pair, [event])  # type: ignore[list-item]
+        play(pair, [event])  # type: ignore[list-item]  # each has its own type
     finally:
-        pair.drain = drain  # type: ignore[method-assign]
+        pair.drain = drain  # type: ignore[method-assign]  # stands in for it in this test
 
 
 @pytest.mark.parametrize("rule", RULES)

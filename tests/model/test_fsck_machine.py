@@ -46,7 +46,7 @@ class BesideFsck(StoreMachine):
 
 
 def run(client: redis.Redis, namespace: str, steps: int) -> None:
-    machine: Any = lambda: BesideFsck(client, namespace)  # noqa: E731
+    machine: Any = lambda: BesideFsck(client, namespace)  # noqa: E731  (a function has another type here)
     Machine.steps = 0
     while Machine.steps < steps:
         run_state_machine_as_test(

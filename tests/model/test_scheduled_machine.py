@@ -352,7 +352,7 @@ class ScheduledMachine(RuleBasedStateMachine):
 
 def run_machine(client: redis.Redis, namespace: str, steps: int) -> None:
     """Machines of 40 steps each until `steps` were run."""
-    machine: Any = lambda: ScheduledMachine(client, namespace)  # noqa: E731
+    machine: Any = lambda: ScheduledMachine(client, namespace)  # noqa: E731  (a function has another type here)
     ScheduledMachine.steps = 0
     while ScheduledMachine.steps < steps:
         run_state_machine_as_test(

@@ -22,7 +22,7 @@ _numbers = itertools.count(1)
 def job(tenant: str = "ant", **options: object) -> NewJob:
     """A job with a fresh id."""
     fields = {"task": "demo.task", "payload": b"{}", "fingerprint": "f", **options}
-    return NewJob(id=f"{next(_numbers):022d}", tenant=tenant, **fields)  # type: ignore[arg-type]
+    return NewJob(id=f"{next(_numbers):022d}", tenant=tenant, **fields)  # type: ignore[arg-type]  # each has its own type
 
 
 @pytest.fixture
@@ -149,13 +149,13 @@ def test_a_ceiling_holds_when_the_reply_of_its_first_page_was_lost(timed: Store)
     run = timed._run
 
     def lose(call: object) -> object:
-        run(call)  # type: ignore[arg-type]
+        run(call)  # type: ignore[arg-type]  # each has its own type
         raise ConnectionError
 
-    timed._run = lose  # type: ignore[method-assign, assignment]
+    timed._run = lose  # type: ignore[method-assign, assignment]  # stands in for it in this test
     with pytest.raises(ConnectionError):
         timed.configure(2, scopes=[scope])
-    timed._run = run  # type: ignore[method-assign]
+    timed._run = run  # type: ignore[method-assign]  # stands in for it in this test
     timed.configure(2, scopes=[scope])
     assert len(lease(timed, "w", 3, want=10)) == 1
     assert timed.verify() == []

@@ -254,7 +254,7 @@ class StoreMachine(OperatedMachine):
 
 def run_machine(client: redis.Redis, namespace: str, steps: int) -> None:
     """Machines of 40 steps each until `steps` were run."""
-    machine: Any = lambda: StoreMachine(client, namespace)  # noqa: E731
+    machine: Any = lambda: StoreMachine(client, namespace)  # noqa: E731  (a function has another type here)
     Machine.steps = 0
     while Machine.steps < steps:
         run_state_machine_as_test(

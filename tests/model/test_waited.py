@@ -109,7 +109,7 @@ class Traffic:
             want = None if job.leased is None else Waits(**{f"{part}_ms": ms for part, ms in job.leased.items()})
             assert record.waits == want, job_id
             if want is not None:
-                assert min(job.leased.values()) >= 0  # type: ignore[union-attr]
+                assert min(job.leased.values()) >= 0  # type: ignore[union-attr]  # None would fail the test
 
     # -- what happens ----------------------------------------------------------------------------------------------
 

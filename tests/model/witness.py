@@ -12,6 +12,7 @@ import itertools
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import Any
 
 from queueapp.policies.node import Node
 from queueapp.policies.protocol import Candidate
@@ -72,9 +73,9 @@ class Witness:
 
     # -- traffic ------------------------------------------------------------------------------------------------
 
-    def push(self, tenant: str, lane: str, **options: object) -> Candidate:
+    def push(self, tenant: str, lane: str, **options: Any) -> Candidate:
         seq = next(self._seq)
-        job = Candidate(id=f"{seq:08d}", tenant=tenant, lane=lane, seq=seq, **options)  # type: ignore[arg-type]
+        job = Candidate(id=f"{seq:08d}", tenant=tenant, lane=lane, seq=seq, **options)
         self.tree.push(job)
         self.look()
         return job

@@ -10,14 +10,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, sleep
+from typing import Any
 
 from queueapp.errors import StoreUnavailable
 from queueapp.store.records import Completed, Cycle, Failed, Finish, LeasedJob, Returned, Word
 
 
-def leased(job_id: str = "j", *, attempts: int = 1, task: str = "tests.noop", **values: object) -> LeasedJob:
+def leased(job_id: str = "j", *, attempts: int = 1, task: str = "tests.noop", **values: Any) -> LeasedJob:
     """A leased job with plain values."""
-    fields: dict[str, object] = {
+    fields: dict[str, Any] = {
         "errors": 0,
         "crashes": 0,
         "tenant": "acme",
@@ -31,7 +32,7 @@ def leased(job_id: str = "j", *, attempts: int = 1, task: str = "tests.noop", **
         "max_attempts": 1,
         "payload": b"{}",
     }
-    return LeasedJob(id=job_id, attempts=attempts, task=task, **{**fields, **values})  # type: ignore[arg-type]
+    return LeasedJob(id=job_id, attempts=attempts, task=task, **{**fields, **values})
 
 
 class FakeStore:

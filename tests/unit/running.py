@@ -60,7 +60,7 @@ class Running:
         """Until the I/O thread has gone round twice more, which it does each second at least."""
         for _ in range(2):
             before = self.worker.turned_at
-            self._store.wait(lambda before=before: self.worker.turned_at > before)  # type: ignore[misc]
+            self._store.wait(lambda before=before: self.worker.turned_at > before)  # type: ignore[misc]  # mypy infers no lambda with a default
 
     def join(self) -> int | None:
         """The exit code of a worker that ends by itself, or was told to."""

@@ -156,11 +156,11 @@ def test_walk_measures_pools_that_differ_in_one_thing(own_client: redis.Redis, m
 
 def test_walk_judges_by_the_servers_time() -> None:
     report = Report(bench="walk", run={})
-    comparison = walk._Comparison(report, None, Progress(io.StringIO()), TINY)  # type: ignore[arg-type]
+    comparison = walk._Comparison(report, None, Progress(io.StringIO()), TINY)  # type: ignore[arg-type]  # as much of it as is asked here
     for what, limit in walk.LIMITS.items():
         for much, factor in ((2, limit), (3, limit + 0.01)):
-            less = walk.Side(name=f"{what}_1", store=None, server_us=[9, 10, 90])  # type: ignore[arg-type]
-            more = walk.Side(name=f"{what}_{much}", store=None, server_us=[10 * factor])  # type: ignore[arg-type]
+            less = walk.Side(name=f"{what}_1", store=None, server_us=[9, 10, 90])  # type: ignore[arg-type]  # as much of it as is asked here
+            more = walk.Side(name=f"{what}_{much}", store=None, server_us=[10 * factor])  # type: ignore[arg-type]  # as much of it as is asked here
             less.wall_us, more.wall_us = [1], [99]
             comparison._tell(what, less, more)
     assert report.missed == [

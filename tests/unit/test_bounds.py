@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -39,9 +40,9 @@ class Bench:
     waiting: dict[str, Candidate] = field(default_factory=dict)
     seq: int = 0
 
-    def push(self, tenant: str, lane: str = "main", **options: object) -> Candidate:
+    def push(self, tenant: str, lane: str = "main", **options: Any) -> Candidate:
         self.seq += 1
-        job = Candidate(id=f"{self.seq:08d}", tenant=tenant, lane=lane, seq=self.seq, **options)  # type: ignore[arg-type]
+        job = Candidate(id=f"{self.seq:08d}", tenant=tenant, lane=lane, seq=self.seq, **options)
         self.waiting[job.id] = job
         self.tree.push(job)
         return job

@@ -142,9 +142,9 @@ def test_in_memory() -> None:
         assert (result.state, result.outcome, result.cancel()) == ("ended", "cancelled", True)
         running = add.enqueue(1)
         shard = shards.store("default")
-        leased = shard.lease(running.id[-22:], "w")  # type: ignore[attr-defined]
+        leased = shard.lease(running.id[-22:], "w")  # type: ignore[attr-defined]  # the narrower type is known here alone
         assert (running.cancel(), running.cancelling) == (True, True)
         ended = Completed(id=leased.id, attempts=1, run_ms=1)
-        assert shard.finish(ended) == "cancelled"  # type: ignore[attr-defined]
+        assert shard.finish(ended) == "cancelled"  # type: ignore[attr-defined]  # the narrower type is known here alone
         running.refresh()
         assert running.outcome == "cancelled"

@@ -277,6 +277,25 @@ def test_drain_until_empty_lets_jobs_start_and_pauses_in_the_end(scene: Scene) -
     assert shards.reads("default").is_paused()
 
 
+def test_drain_until_empty_has_one_timeout_and_says_that_it_paused(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job begins between the last look and the pause, and outlives the timeout."""
+    looked = draining.left
+
+    def left(pool: str) -> draining.Left:
+        found = looked(pool)
+        if not shards.reads("default").is_paused():
+            scene.add(1)
+            scene.lease(1)
+        return found
+
+    monkeypatch.setattr(draining, "left", left)
+    with pytest.raises(CommandError, match=r"1 run, 0 wait: .* after 0 s\. It stays paused"):
+        ductor("drain", "default", "--until-empty", "--timeout", "0")
+    assert shards.reads("default").is_paused()
+
+
 # -- obliterate --------------------------------------------------------------------------------------------------------
 
 

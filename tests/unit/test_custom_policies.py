@@ -45,7 +45,7 @@ class OtherName(Plain):
 
 
 class NoFlag(Plain):
-    charges = None  # type: ignore[assignment]
+    charges = None  # type: ignore[assignment]  # wrong on purpose
 
 
 class TwoQueues(Plain):
@@ -57,12 +57,12 @@ class NoRank(Ordered):
 
 
 class FewArguments(Plain):
-    def rank(self, job: Candidate) -> float:  # type: ignore[override]
+    def rank(self, job: Candidate) -> float:  # type: ignore[override]  # wrong on purpose
         return 0.0
 
 
 class Waits(Plain):
-    async def rank(self, root: Node, job: Candidate, cost: float, weight: float) -> float:  # type: ignore[override]
+    async def rank(self, root: Node, job: Candidate, cost: float, weight: float) -> float:  # type: ignore[override]  # wrong on purpose
         return 0.0
 
 
@@ -105,19 +105,19 @@ class Remembers(Plain):
 
 class KeepsPairs(Plain):
     def rank(self, root: Node, job: Candidate, cost: float, weight: float) -> float:
-        root.state[job.tenant] = (1.0, job.seq)  # type: ignore[assignment]
+        root.state[job.tenant] = (1.0, job.seq)  # type: ignore[assignment]  # wrong on purpose
         return float(job.seq)
 
 
 class KeepsExactly(Plain):
     def rank(self, root: Node, job: Candidate, cost: float, weight: float) -> float:
-        root.state[job.tenant] = Decimal("1.5")  # type: ignore[assignment]
+        root.state[job.tenant] = Decimal("1.5")  # type: ignore[assignment]  # wrong on purpose
         return float(job.seq)
 
 
 class KeepsByNumber(Plain):
     def served(self, node: Node, child: str, rank: float, cost: float, weight: float) -> float:
-        node.state[7] = 1.0  # type: ignore[index]
+        node.state[7] = 1.0  # type: ignore[index]  # wrong on purpose
         return super().served(node, child, rank, cost, weight)
 
 

@@ -44,7 +44,7 @@ class TestValues:
     def test_a_task_has_a_duration_and_no_moment(self) -> None:
         assert task(deadline=timedelta(minutes=1))(function).deadline == 60.0
         with pytest.raises(InvalidOption, match=r"would fix that moment for every job; give seconds"):
-            task(deadline=LATER)(function)  # type: ignore[call-overload]
+            task(deadline=LATER)(function)  # type: ignore[call-overload]  # wrong on purpose
 
     def test_one_of_the_job_goes_before_that_of_the_task(self) -> None:
         made = task(deadline=60)(function)

@@ -112,7 +112,7 @@ def test_a_job_has_a_delay_or_a_moment() -> None:
 
 def test_it_is_an_option_of_one_job_not_of_a_task() -> None:
     with pytest.raises(InvalidOption, match=r"@task\(delay=...\) is an option of one job; give it to .using\(\)"):
-        task(delay=3)  # type: ignore[call-overload]
+        task(delay=3)  # type: ignore[call-overload]  # wrong on purpose
 
 
 def test_a_deadline_in_seconds_counts_from_when_it_may_run() -> None:

@@ -30,7 +30,7 @@ UPLOADS = "/tenants/acme/uploads/"
 
 def post(client: Client, text: str = TEXT) -> HttpResponse:
     file = SimpleUploadedFile("a.csv", text.encode())
-    return client.post(UPLOADS, {"file": file})  # type: ignore[return-value]
+    return client.post(UPLOADS, {"file": file})  # type: ignore[return-value]  # the stubs have other answers of the test client
 
 
 # -- from the view over the signal to the job --------------------------------------------------------------------

@@ -62,7 +62,7 @@ class Crowd:
         seq = next(self.seq)
         tier = self.chance.choice(["start", "continue"])
         bare = self.chance.random() < keyless
-        job = Candidate(id=f"{seq:06d}", tenant=tenant, lane=lane, seq=seq, tier=tier, keys=None if bare else of)  # type: ignore[arg-type]
+        job = Candidate(id=f"{seq:06d}", tenant=tenant, lane=lane, seq=seq, tier=tier, keys=None if bare else of)  # type: ignore[arg-type]  # as much of it as is asked here
         self.waiting[job.id] = job
         self.tree.push(job)
 

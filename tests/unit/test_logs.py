@@ -47,7 +47,7 @@ def test_where_the_host_has_a_handler_its_own_is_left_alone(
 ) -> None:
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
-    handler.emit = records.append  # type: ignore[assignment, method-assign]
+    handler.emit = records.append  # type: ignore[assignment, method-assign]  # stands in for it in this test
     logging.getLogger().addHandler(handler)
     logs.set_up(None, 1)
     ours.warning("Leading")

@@ -172,7 +172,7 @@ def test_without_an_answer_the_default_holds_and_it_is_told(
         assert [tenant_of(get(view), reads) for _ in range(2)] == ["default", "default"]
 
     warnings = [record for record in caplog.records if record.name == "queueapp.producer.tenancy"]
-    assert [(record.levelname, record.task) for record in warnings] == [("WARNING", add.module_path)]  # type: ignore[attr-defined]
+    assert [(record.levelname, record.task) for record in warnings] == [("WARNING", add.module_path)]  # type: ignore[attr-defined]  # what `extra` gave it
     assert add.module_path in warnings[0].getMessage()  # a host's handler shows the message alone
 
 
@@ -314,7 +314,7 @@ class TestReadyMade:
     )
     def test_from_attribute(self, where: str, found: object) -> None:
         user = User(pk=3)
-        user.company_id = 7  # type: ignore[attr-defined]
+        user.company_id = 7  # type: ignore[attr-defined]  # an attribute of this test
         request: Any = SimpleNamespace(user=user, tenant=SimpleNamespace(schema_name="acme"))
 
         assert from_attribute(where)(request) == found

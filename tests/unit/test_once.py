@@ -44,18 +44,18 @@ class TestDeclaring:
             (lambda: Debounce("", 1), r"debounce has the key ''"),
             (lambda: Debounce("k", 0), r"debounce has period=0: it must be seconds"),
             (lambda: Debounce("k", True), r"debounce has period=True"),
-            (lambda: Debounce("k", "soon"), r"debounce has period='soon'"),  # type: ignore[arg-type]
+            (lambda: Debounce("k", "soon"), r"debounce has period='soon'"),  # type: ignore[arg-type]  # wrong on purpose
             (lambda: Debounce("k", 10**9), r"up to a year"),
             (lambda: Debounce("k", 5, max_wait=3), r"max_wait=3 and period=5: max_wait must be at least the period"),
             (lambda: Debounce("k", 5, max_wait=-1), r"debounce has max_wait=-1"),
             (
-                lambda: Singleton("k", mode="wait"),  # type: ignore[arg-type]
+                lambda: Singleton("k", mode="wait"),  # type: ignore[arg-type]  # wrong on purpose
                 r'singleton has mode=\'wait\': it must be "skip", "replace" or "next"',
             ),
             (lambda: Singleton("{"), r"singleton has the key '\{'"),
-            (lambda: task(debounce=5)(report), r"debounce is 5: it must be queueapp.Debounce"),  # type: ignore[call-overload]
-            (lambda: task(singleton="k")(report), r"singleton is 'k': it must be queueapp.Singleton"),  # type: ignore[call-overload]
-            (lambda: task(on_throttle="wait")(report), r"on_throttle is 'wait': it must be \"reject\""),  # type: ignore[call-overload]
+            (lambda: task(debounce=5)(report), r"debounce is 5: it must be queueapp.Debounce"),  # type: ignore[call-overload]  # wrong on purpose
+            (lambda: task(singleton="k")(report), r"singleton is 'k': it must be queueapp.Singleton"),  # type: ignore[call-overload]  # wrong on purpose
+            (lambda: task(on_throttle="wait")(report), r"on_throttle is 'wait': it must be \"reject\""),  # type: ignore[call-overload]  # wrong on purpose
             (lambda: task(debounce=Debounce("{no}", 1))(report), r"debounce has the key '\{no\}' with the field 'no'"),
             (lambda: task(singleton=Singleton("{no}"))(report), r"singleton has the key '\{no\}' with the field 'no'"),
             (

@@ -49,13 +49,13 @@ def test_an_outage_is_one_line_of_site_and_relay(settings: Any, caplog: pytest.L
             with transaction.atomic():
                 enqueue_many(add.bind(number) for number in range(5))
         [record] = caplog.records
-        assert (record.levelno, record.jobs, record.code) == (logging.ERROR, 5, "store_unavailable")  # type: ignore[attr-defined]
+        assert (record.levelno, record.jobs, record.code) == (logging.ERROR, 5, "store_unavailable")  # type: ignore[attr-defined]  # what `extra` gave it
         caplog.clear()
         for _ in range(2):
             outbox.rows("default").update(due="2020-01-01T00:00:00Z")
             assert relay().put_off == 15
         [record] = caplog.records
-        assert (record.levelno, record.put_off) == (logging.WARNING, 15)  # type: ignore[attr-defined]
+        assert (record.levelno, record.put_off) == (logging.WARNING, 15)  # type: ignore[attr-defined]  # what `extra` gave it
         assert "cannot be reached" in record.getMessage()
 
 
@@ -66,5 +66,5 @@ def test_a_deploy_is_one_line_for_each_unknown_task(
     for task in ("shop.tasks.new", "shop.tasks.new", "shop.tasks.newer"):
         line = Line("default", FakeStore(), "me", lease_ms=30_000)
         assert attempt.run_one(Held(leased(task=task), line), Faults()) is not None
-    told = [record.task for record in caplog.records if record.levelno >= logging.WARNING]  # type: ignore[attr-defined]
+    told = [record.task for record in caplog.records if record.levelno >= logging.WARNING]  # type: ignore[attr-defined]  # what `extra` gave it
     assert told == ["shop.tasks.new", "shop.tasks.newer"]

@@ -38,15 +38,15 @@ def test_c043_an_evicting_policy_is_warned_of(own_server: Callable[..., Embedded
 def test_c050_a_server_too_old_is_refused_with_the_minimum_version() -> None:
     """C050: scripts fail on older servers. Right: start-up names the minimum version."""
     with pytest.raises(StoreMisconfigured, match=r"Redis 6\.2\.14.*7\.0"):
-        check_server(Answering(redis_version="6.2.14"))  # type: ignore[arg-type]
+        check_server(Answering(redis_version="6.2.14"))  # type: ignore[arg-type]  # as much of it as is asked here
 
 
 def test_a_server_without_persistence_is_warned_of() -> None:
-    (warning,) = check_server(Answering(redis_version="7.2.4", role="master", aof_enabled=0))  # type: ignore[arg-type]
+    (warning,) = check_server(Answering(redis_version="7.2.4", role="master", aof_enabled=0))  # type: ignore[arg-type]  # as much of it as is asked here
     assert "appendonly yes" in warning
 
 
 def test_a_server_that_loads_its_data_is_waited_for_and_not_accused() -> None:
     loading = Answering(redis_version="7.2.4", role="master", aof_enabled=0, loading=1)
     with pytest.raises(StoreUnavailable, match="loading its data"):
-        check_server(loading)  # type: ignore[arg-type]
+        check_server(loading)  # type: ignore[arg-type]  # as much of it as is asked here

@@ -37,11 +37,11 @@ def schema(name: str) -> Iterator[None]:
     """What django-tenants' schema_context does: something on the connection of this thread."""
     order.append("enter")
     schemas.append(name)
-    connection.schema_of_test = name  # type: ignore[attr-defined]
+    connection.schema_of_test = name  # type: ignore[attr-defined]  # an attribute of this test
     try:
         yield
     finally:
-        del connection.schema_of_test  # type: ignore[attr-defined]
+        del connection.schema_of_test  # type: ignore[attr-defined]  # an attribute of this test
         schemas.pop()
         order.append("leave")
 

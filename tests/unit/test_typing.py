@@ -68,19 +68,19 @@ def test_deadlines_and_keys(store: Store) -> None:
     made = limited.using(deadline=timezone.now(), concurrency=Key("w", 1))
     assert_type(made.using(deadline=timedelta(hours=1), concurrency=[]).enqueue(1), DuctorResult[int])
     with pytest.raises(InvalidOption):
-        task(deadline=timezone.now())(limited.func)  # type: ignore[call-overload]
+        task(deadline=timezone.now())(limited.func)  # type: ignore[call-overload]  # wrong on purpose
     with pytest.raises(InvalidOption):
-        limited.using(concurrency="width")  # type: ignore[arg-type]
+        limited.using(concurrency="width")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(TypeError):
-        Key("width")  # type: ignore[call-arg]
+        Key("width")  # type: ignore[call-arg]  # wrong on purpose
 
 
 def test_what_does_not_fit_is_seen(store: Store) -> None:
-    area.enqueue("two")  # type: ignore[arg-type]
-    area.bind(2, depth=1)  # type: ignore[call-arg]
-    attempts.enqueue(None, 5)  # type: ignore[arg-type, call-arg]
+    area.enqueue("two")  # type: ignore[arg-type]  # wrong on purpose
+    area.bind(2, depth=1)  # type: ignore[call-arg]  # wrong on purpose
+    attempts.enqueue(None, 5)  # type: ignore[arg-type, call-arg]  # wrong on purpose
     with pytest.raises(InvalidOption):
-        area.using(prority=1)  # type: ignore[call-arg]
+        area.using(prority=1)  # type: ignore[call-arg]  # wrong on purpose
 
 
 def test_classes_take_parameters_at_run_time() -> None:

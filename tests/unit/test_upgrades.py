@@ -61,11 +61,11 @@ def stamp(store: Store, schema: str) -> None:
 
 
 def results(store: Store) -> set[bytes]:
-    return {store.client.get(key) for key in store.client.scan_iter(store.keys["result:*"])}  # type: ignore[misc]
+    return {store.client.get(key) for key in store.client.scan_iter(store.keys["result:*"])}  # type: ignore[misc]  # redis-py has one type for sync and async
 
 
 def conf(store: Store) -> dict[bytes, bytes]:
-    return store.client.hgetall(store.keys["conf"])  # type: ignore[return-value]
+    return store.client.hgetall(store.keys["conf"])  # type: ignore[return-value]  # redis-py has one type for sync and async
 
 
 def run(store: Store, batch: int = 10) -> Iterator[Progress]:
@@ -120,7 +120,7 @@ def test_interrupted_it_goes_on_where_it_stopped(
 ) -> None:
     steps = run(old)
     first = next(steps)
-    steps.close()  # type: ignore[attr-defined]
+    steps.close()  # type: ignore[attr-defined]  # the narrower type is known here alone
     assert upgrades.plan(old.client, old.keys).interrupted
 
     began: list[str] = []

@@ -44,7 +44,7 @@ def whose() -> str | None:
 
 @task
 def broken(password: str = "hunter2") -> None:
-    secret_local = password  # noqa: F841
+    secret_local = password  # noqa: F841  (what a traceback would show)
     raise ValueError("it broke")
 
 
@@ -294,9 +294,9 @@ def test_context_tells_a_lost_lease_and_saves_nothing_then() -> None:
     assert context.save_metadata({"rows": 3})
     job.lost = True
     assert context.is_cancelled
-    job.line.store.active.clear()  # type: ignore[attr-defined]
+    job.line.store.active.clear()  # type: ignore[attr-defined]  # the narrower type is known here alone
     assert not context.set_progress(2, 10)
-    job.line.store.away = True  # type: ignore[attr-defined]
+    job.line.store.away = True  # type: ignore[attr-defined]  # the narrower type is known here alone
     assert not context.save_metadata({}), "a store that is away fails no body"
     with pytest.raises(InvalidOption):
         context.set_cost(0)

@@ -128,7 +128,9 @@ class TestBodies:
     def test_an_async_body_gets_cancelled_error_at_its_await(self, finished: list[Any]) -> None:
         outcome = run_and_cancel(held("sleeps"))
         assert class_of(outcome) == "asyncio.exceptions.CancelledError"
-        assert [result.status for result in finished] == [TaskResultStatus.FAILED]
+        [result] = finished
+        assert result.status is TaskResultStatus.FAILED
+        assert [error.exception_class_path for error in result.errors] == ["queueapp.errors.JobCancelled"]
 
     def test_it_may_tidy_up_and_is_not_disturbed_again(self) -> None:
         job = held("tidies_up", max_attempts=5)

@@ -180,7 +180,7 @@ def test_runnable_but_nothing_leased_is_no_hot_loop(store: FakeStore) -> None:
     class Racy(FakeStore):
         """Says that something is runnable, and never has it."""
 
-        def cycle(self, worker, seq, **values):  # type: ignore[no-untyped-def]
+        def cycle(self, worker, seq, **values):  # type: ignore[no-untyped-def]  # hands on what it gets
             reply = super().cycle(worker, seq, **values)
             return type(reply)(
                 jobs=(), runnable=True, next_due_ms=-1, now_ms=1, finished=reply.finished, lost=reply.lost
@@ -201,7 +201,7 @@ def test_a_call_that_moved_others_out_of_the_way_is_followed_by_the_next_at_once
     """It leased nothing, and there is more to move: jobs whose concurrency keys are full stand before others."""
 
     class Crowded(FakeStore):
-        def cycle(self, worker, seq, **values):  # type: ignore[no-untyped-def]
+        def cycle(self, worker, seq, **values):  # type: ignore[no-untyped-def]  # hands on what it gets
             reply = super().cycle(worker, seq, **values)
             more = len(self.calls) < 3
             return replace(reply, jobs=(), runnable=True, more=more)

@@ -95,7 +95,7 @@ def test_every_workload_has_the_name_under_which_it_stands() -> None:
 @pytest.mark.parametrize("module", [workloads, simulate], ids=["workloads", "simulate"])
 def test_nothing_but_this_seed_reaches_them(module: object) -> None:
     """No clock, no server, no framework; of `random` only what Python promises to keep, and no platform's `math`."""
-    tree = ast.parse(inspect.getsource(module))  # type: ignore[arg-type]
+    tree = ast.parse(inspect.getsource(module))  # type: ignore[arg-type]  # as much of it as is asked here
     imported = {
         node.module if isinstance(node, ast.ImportFrom) else name.name
         for node in ast.walk(tree)

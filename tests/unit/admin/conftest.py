@@ -27,7 +27,7 @@ Login = Callable[..., Client]
 
 @pytest.fixture(autouse=True)
 def _urls(settings: object, request: pytest.FixtureRequest) -> None:
-    settings.ROOT_URLCONF = "tests.unit.admin.urls"  # type: ignore[attr-defined]
+    settings.ROOT_URLCONF = "tests.unit.admin.urls"  # type: ignore[attr-defined]  # pytest-django's settings take any name
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ OPERATE = f"{POOL}operate/"
 
 
 def said(answer: object) -> list[str]:
-    return [str(message) for message in answer.context["messages"]]  # type: ignore[attr-defined]
+    return [str(message) for message in answer.context["messages"]]  # type: ignore[attr-defined]  # the stubs have other answers of the test client
 
 
 @pytest.mark.parametrize("scope", [{}, {"tenant": "acme"}, {"tenant": "acme", "lane": "slow"}], ids=str)

@@ -59,6 +59,6 @@ def test_every_action_is_refused_soon(found: list[Page], gone: Callable[[], int]
         answer = admin_client.post(page.url, form, follow=False)
         assert gone() - before <= 1, page
         assert answer.status_code == 302, page
-        messages = [str(message) for message in answer.wsgi_request._messages]  # type: ignore[attr-defined]
+        messages = [str(message) for message in answer.wsgi_request._messages]  # type: ignore[attr-defined]  # the stubs have other answers of the test client
         assert "The store at 127.0.0.1" in messages[-1], page
     assert not DeadLetterInspection.objects.exclude(job_id="x").exists()

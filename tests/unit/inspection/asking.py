@@ -35,7 +35,7 @@ def end(scene: Scene, *ids: str) -> None:
 
 
 def attempts_of(scene: Scene, job_id: str) -> int:
-    return int(scene.store.client.hget(scene.keys.run(job_id), "a"))  # type: ignore[arg-type]
+    return int(scene.store.client.hget(scene.keys.run(job_id), "a"))  # type: ignore[arg-type]  # redis-py has one type for sync and async
 
 
 def lose_twice(scene: Scene, job_id: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -191,8 +192,8 @@ def test_every_page_costs_at_most_eight_round_trips(scene: Scene, round_trips: R
                 cursor = page.next_cursor or ""
 
 
-def job(state: State, **values: object) -> JobView:
-    record = JobRecord(id="x", state=state, task="t", tenant="a", lane="main", **values)  # type: ignore[arg-type]
+def job(state: State, **values: Any) -> JobView:
+    record = JobRecord(id="x", state=state, task="t", tenant="a", lane="main", **values)
     return JobView(id="p.0.x", pool="p", record=record)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -93,9 +94,9 @@ def test_jain_of_nobody_and_of_nothing() -> None:
     assert jain([]) == jain([0.0, 0.0]) == 1
 
 
-def claim(units_: float = 0.0, **values: object) -> Claim:
-    fields: dict[str, object] = {"weight": 1.0, "jobs": round(units_), "largest": 1.0, "asks": 0.0}
-    return Claim(units=units_, **{**fields, **values})  # type: ignore[arg-type]
+def claim(units_: float = 0.0, **values: Any) -> Claim:
+    fields: dict[str, Any] = {"weight": 1.0, "jobs": round(units_), "largest": 1.0, "asks": 0.0}
+    return Claim(units=units_, **{**fields, **values})
 
 
 def backlog(units_: float = 0.0, **values: object) -> Claim:

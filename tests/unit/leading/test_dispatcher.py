@@ -227,7 +227,7 @@ def test_a_round_that_does_not_end_holds_up_nobody(
         over.wait(30)
         return store.conf, 1
 
-    store.in_force = hang  # type: ignore[method-assign]
+    store.in_force = hang  # type: ignore[method-assign]  # stands in for it in this test
     thread = threading.Thread(target=leader.round, args=(TERM,), kwargs={"told": True})
     thread.start()
     inside.wait(30)

@@ -21,7 +21,7 @@ def ranked(name: str = "drr") -> Mirror:
 
 def test_what_could_not_be_written_is_still_to_be_written() -> None:
     mirror = ranked()
-    mirror.root.state["ant"] = Decimal("1.5")  # type: ignore[assignment]
+    mirror.root.state["ant"] = Decimal("1.5")  # type: ignore[assignment]  # wrong on purpose
     with pytest.raises(TypeError):
         mirror.dump()
     assert mirror.changed
@@ -50,6 +50,6 @@ def test_what_cannot_be_read_is_told_as_that(caplog: pytest.LogCaptureFixture, b
 
 def test_a_policy_that_keeps_pairs_is_told_as_that(caplog: pytest.LogCaptureFixture) -> None:
     mirror = ranked()
-    mirror.root.state["ant"] = (1.0, 2)  # type: ignore[assignment]
+    mirror.root.state["ant"] = (1.0, 2)  # type: ignore[assignment]  # wrong on purpose
     assert not ranked().restore(mirror.dump())
     assert "cannot be read" in caplog.text

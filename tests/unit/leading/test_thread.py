@@ -89,7 +89,7 @@ def lead(clock: Clock) -> Iterator[Lead]:
         tokens = Tokens(clock)
         thread = DispatchThread("me", Closable, tokens.wait, clock=clock)
         for name, (store, leads) in pools.items():
-            thread.add(Dispatcher(name, store, lambda store=store: store, own=lambda: OWN, clock=clock), leads)  # type: ignore[misc]
+            thread.add(Dispatcher(name, store, lambda store=store: store, own=lambda: OWN, clock=clock), leads)  # type: ignore[misc]  # mypy infers no lambda with a default
         thread.start()
         started.append((thread, tokens))
         return thread, tokens
@@ -199,7 +199,7 @@ def test_tokens_with_nothing_behind_them_do_not_make_it_spin(store: FakeDispatch
         pauses.append(timeout or 0.0)
         return False
 
-    thread._noticed.wait = wait  # type: ignore[method-assign]
+    thread._noticed.wait = wait  # type: ignore[method-assign]  # stands in for it in this test
     for number in range(IDLE_ROUNDS + 4):
         tokens.give("a")
         tokens.waits(number + 2)

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.test import override_settings
@@ -42,8 +43,8 @@ def names(shown: StoreCollector | LeaderCollector) -> set[str]:
     return {sample.name for family in shown.collect() for sample in family.samples}
 
 
-def job(**values: object) -> NewJob:
-    return NewJob(id=new_id(), task="t", tenant="acme", payload=b"{}", fingerprint="f", **values)  # type: ignore[arg-type]
+def job(**values: Any) -> NewJob:
+    return NewJob(id=new_id(), task="t", tenant="acme", payload=b"{}", fingerprint="f", **values)
 
 
 def test_it_shows_how_the_pool_stands(store: Store) -> None:

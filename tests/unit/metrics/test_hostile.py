@@ -139,7 +139,7 @@ def test_tenants_cannot_make_labels_without_end() -> None:
 @pytest.mark.urls("queueapp.monitoring.urls")
 @pytest.mark.parametrize("url", ["redis://user:hunter2@127.0.0.1:1/0", "unix:///nowhere/secret.sock?password=hunter2"])
 def test_probes_and_pages_tell_nothing_of_the_store(client: Client, settings: object, url: str) -> None:
-    settings.DUCTOR = {**settings.DUCTOR, "REDIS_URL": url}  # type: ignore[attr-defined]
+    settings.DUCTOR = {**settings.DUCTOR, "REDIS_URL": url}  # type: ignore[attr-defined]  # pytest-django's settings take any name
     STORE.forget()
     user = User.objects.create_user("user")
     user.user_permissions.set(Permission.objects.filter(codename="view_operations"))

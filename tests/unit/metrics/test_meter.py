@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
@@ -193,7 +194,7 @@ class TestDurations:
 class TestTheLoop:
     """The same through a whole worker, on a store in memory."""
 
-    def work(self, store: FakeStore, pool: str, **options: object) -> Worker:
+    def work(self, store: FakeStore, pool: str, **options: Any) -> Worker:
         blocking = FakeBlocking()
         line = Line(pool, store, "w", lease_ms=30_000, meter=PoolMeter(pool, LABELS))
 
@@ -202,7 +203,7 @@ class TestTheLoop:
 
         return Worker(
             [line],
-            WorkerOptions(**options),  # type: ignore[arg-type]
+            WorkerOptions(**options),
             lambda post: Parker(lambda: blocking, [pool], post),
             run=run,
         )

@@ -115,7 +115,7 @@ class TestKeeping:
             result = add.enqueue(1)
 
         [record] = [record for record in caplog.records if record.name == "queueapp.producer.outbox"]
-        assert (record.levelno, record.jobs) == (logging.ERROR, [result.id])  # type: ignore[attr-defined]
+        assert (record.levelno, record.jobs) == (logging.ERROR, [result.id])  # type: ignore[attr-defined]  # what `extra` gave it
         assert (failures[0]["kept"], result.outbox) == (False, "")
 
     def test_after_a_send_without_a_store_the_next_commits_do_not_ask_it(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ def test_every_duty_of_every_pool_is_done_and_more_is_done_at_once() -> None:
     scheduler = Scheduler("me", lambda: list(stores), lambda pool: cast(Any, stores[pool]))
     thread = running(scheduler)
     for store in stores.values():
-        store.wait(lambda store=store: store.promoted >= 6 and store.recovered >= 2 and store.trimmed >= 1)  # type: ignore[misc]
+        store.wait(lambda store=store: store.promoted >= 6 and store.recovered >= 2 and store.trimmed >= 1)  # type: ignore[misc]  # mypy infers no lambda with a default
         assert store.nonce
     scheduler.stop()
     thread.join(5)

@@ -82,7 +82,7 @@ class TestDeclaring:
             with pytest.raises(InvalidOption, match="a schedule cannot keep it"):
                 schedule(add.using(**given).bind(1), cron=NIGHTLY)
         with pytest.raises(InvalidOption, match="must be a task"):
-            schedule(len, cron=NIGHTLY)  # type: ignore[call-overload]
+            schedule(len, cron=NIGHTLY)  # type: ignore[call-overload]  # wrong on purpose
         with pytest.raises(InvalidOption, match="arguments once"):
             schedule(add.bind(1), args=[1], cron=NIGHTLY)
 

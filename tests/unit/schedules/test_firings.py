@@ -40,7 +40,7 @@ def of(cron: str, zone: str, first: datetime = FIRST, last: datetime = LAST) -> 
 
 
 def local(zone: str, *when: int, fold: int = 0) -> int:
-    return ms(datetime(*when, tzinfo=ZoneInfo(zone), fold=fold))  # type: ignore[arg-type, misc]
+    return ms(datetime(*when, tzinfo=ZoneInfo(zone), fold=fold))  # type: ignore[arg-type, misc]  # the tuple has the parts of a moment
 
 
 @pytest.mark.parametrize("zone", ZONES)

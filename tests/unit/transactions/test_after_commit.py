@@ -34,7 +34,7 @@ class TestAfterCommit:
         assert isinstance(failure["error"], StoreUnavailable)
         assert failure["payload"] == b'{"a":[1]}'
         [record] = [record for record in caplog.records if record.name == "queueapp.producer.client"]
-        assert (record.levelno, record.job_id, record.code) == (logging.ERROR, result.id, "store_unavailable")  # type: ignore[attr-defined]
+        assert (record.levelno, record.job_id, record.code) == (logging.ERROR, result.id, "store_unavailable")  # type: ignore[attr-defined]  # what `extra` gave it
         assert (result.state, later) == ("deferred", ["ran"])
         with pytest.raises(NotSentYet, match="not accepted after commit"):
             result.wait()
