@@ -13,6 +13,7 @@ from django.test.utils import override_settings
 
 from queueapp import conf, setting_readers
 from queueapp.conf import SettingFault, Settings, default_alias, known_pools, load, our_aliases, settings
+from tests.unit.test_backend import HostBackend
 
 OURS = {"BACKEND": "queueapp.backend.DuctorBackend"}
 OTHER = {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}
@@ -216,7 +217,8 @@ class TestAliasesAndPools:
             assert our_aliases() == ["b", "default"]
 
     def test_a_subclass_of_our_backend_is_ours(self) -> None:
-        with override_settings(TASKS={"default": {"BACKEND": "tests.unit.test_backend.HostBackend"}}):
+        path = f"{HostBackend.__module__}.{HostBackend.__name__}"
+        with override_settings(TASKS={"default": {"BACKEND": path}}):
             assert our_aliases() == ["default"]
 
     def test_what_cannot_be_imported_is_not_ours(self) -> None:
