@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -147,22 +149,37 @@ def test_the_end_of_the_process_ends_the_subscription(
     assert presence.channel(shard_keys) == ""
 
 
+FORKING = """
+import os, sys, redis
+from queueapp.store.keys import ShardKeys
+from queueapp.store.presence import Presence
+url, namespace, code = sys.argv[1:]
+keys = ShardKeys(namespace, code)
+presence = Presence(lambda: redis.Redis.from_url(url, protocol=2, socket_timeout=15))
+presence.on_change(lambda prefix: print(presence.channel(keys), flush=True))
+presence.add(keys)
+presence.start()
+sys.stdin.readline()
+if os.fork() == 0:
+    print("forked", flush=True)
+    os.read(0, 1)
+    os._exit(0)
+presence._thread.join()
+"""
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="There are no forks here.")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_child_does_not_keep_its_dead_parent_alive(
-    begin: Begin, shard_keys: ShardKeys, redis_client: redis.Redis
+    redis_client: redis.Redis, redis_url: str, shard_keys: ShardKeys
 ) -> None:
-    presence, _ = begin(shard_keys)
-    channel = presence.channel(shard_keys)
-    hold, let_go = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(let_go)
-        os.read(hold, 1)
-        os._exit(0)
-    os.close(hold)
-    assert subscribers(redis_client, channel) == 1, "the child's own close does not end what the parent holds"
-    presence.stop()
-    wait_until_gone(redis_client, channel)
-    os.close(let_go)
-    assert os.waitpid(child, 0)[1] == 0
+    command = [sys.executable, "-W", "ignore", "-c", FORKING, redis_url, shard_keys.namespace, shard_keys.code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        channel = process.stdout.readline().strip()
+        process.stdin.write("fork\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "forked\n"
+        assert subscribers(redis_client, channel) == 1, "the child's own close does not end what the parent holds"
+        process.kill()
+        wait_until_gone(redis_client, channel)
