@@ -16,6 +16,7 @@ from queueapp import enqueue_many, task
 from queueapp.errors import InvalidOption
 from queueapp.producer.options import InvalidTaskOption
 from queueapp.producer.preparation import prepare
+from queueapp.store import ids
 from queueapp.store.reads import Reads
 from queueapp.store.store import Store
 from tests.producing import add
@@ -42,6 +43,8 @@ def due_in(redis_client: redis.Redis, reads: Reads) -> Due:
 def wrong_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of this process is two minutes off; the server's is not."""
     right, right_ns, off = time.time, time.time_ns, request.param
+    # Ids never step back: those made ahead of the clock would push every later one of this process ahead, too.
+    monkeypatch.setattr(ids, "_sequence", ids._Sequence())
     monkeypatch.setattr(time, "time", lambda: right() + off)
     monkeypatch.setattr(time, "time_ns", lambda: right_ns() + off * 1_000_000_000)
 
