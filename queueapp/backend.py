@@ -14,6 +14,7 @@ from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error
 from django.utils import timezone
 
+from queueapp import telemetry
 from queueapp.compat import BaseTaskBackend, InvalidTask, Task, TaskResultDoesNotExist
 from queueapp.conf import DEFAULT_POOL, known_pools
 from queueapp.names import POOL_FORM
@@ -63,14 +64,24 @@ class DuctorBackend(BaseTaskBackend):
     ) -> DuctorResult:
         """Enqueue one job; see `producer.client.submit` for what it raises."""
         self.validate_task(task)
-        return client.submit(task, args, kwargs)
+        if not telemetry.active():
+            return client.submit(task, args, kwargs)
+        with telemetry.sent(_sending(task)) as told:
+            result = client.submit(task, args, kwargs)
+            told(result.id)
+        return result
 
     async def aenqueue(  # type: ignore[override]  # as above
         self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> DuctorResult:
         """`enqueue` on the store's asynchronous client; no thread is involved."""
         self.validate_task(task)
-        return await client.asubmit(task, args, kwargs)
+        if not telemetry.active():
+            return await client.asubmit(task, args, kwargs)
+        with telemetry.sent(_sending(task)) as told:
+            result = await client.asubmit(task, args, kwargs)
+            told(result.id)
+        return result
 
     def get_result(self, result_id: str) -> DuctorResult:
         """The job of this id as it is now. Raises TaskResultDoesNotExist also for what is no job id."""
@@ -112,6 +123,10 @@ class DuctorBackend(BaseTaskBackend):
                 )
             )
         return messages
+
+
+def _sending(task: Task) -> telemetry.Sending:
+    return telemetry.Sending(task=task.module_path, pool=task.queue_name)
 
 
 def _require_priority(value: object) -> None:

@@ -30,6 +30,8 @@ __all__ = [
 
 DEFAULT_POOL = "default"
 BACKEND = "queueapp.backend.DuctorBackend"
+LEADER_MARGIN = 0.1
+"""Part of its lease that a leader does not trust (`scheduler.leadership`): clocks drift, and a reply needs its time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,7 @@ class Settings:
     leader_renew_ms: int = 0
     """Between two renewals of it; 0 is a third of `LEADER_TTL_SECONDS`."""
     leader_retry_ms: int = 1_000
-    """Between two tries of a standby scheduler."""
+    """Between two tries of a standby scheduler, which also tries when the lease ends: longer than it is no delay."""
     leader_presence: str = "auto"
     """How the death of a leader or a worker shows at once: a subscription with SUBSCRIBE ("pubsub", what "auto" takes)
     or SSUBSCRIBE ("shard"). "off": only leases decide."""
@@ -117,6 +119,8 @@ class Settings:
     """How many dead letters are kept for a tenant in a pool."""
     records_ttl_ms: int = 365 * 86_400_000
     """How long records of what was done to dead letters are kept, and jobs in the outbox that the store refused."""
+    timeout_s: float | None = None
+    """Seconds after which a run of a task without a `timeout` of its own is given up; None: never."""
 
     api_tenants: TenantSource | None = None
     """Callable `request -> set of tenant ids or ALL`, or its dotted path; None closes the REST API."""
@@ -137,24 +141,17 @@ def load(raw: object) -> tuple[Settings, list[SettingFault]]:
     """The settings in `raw` with all their faults; a setting with a fault has its default."""
     values, faults = read(raw)
     loaded = Settings(**cast("dict[str, Any]", values))
-    if loaded.leader_renew_ms >= loaded.leader_ttl_ms:
+    trusted_ms = round(loaded.leader_ttl_ms * (1 - LEADER_MARGIN))
+    if loaded.leader_renew_ms >= trusted_ms:
         faults.append(
             SettingFault(
                 "LEADER_RENEW_SECONDS",
                 "queueapp.E150",
                 f'DUCTOR["LEADER_RENEW_SECONDS"] ({loaded.leader_renew_ms / 1000:g}) is not below '
-                f"LEADER_TTL_SECONDS ({loaded.leader_ttl_ms / 1000:g}).",
-                "A lease must be renewed before it ends: leave it out for a third of the TTL.",
-            )
-        )
-    if loaded.leader_retry_ms > loaded.leader_ttl_ms:
-        faults.append(
-            SettingFault(
-                "LEADER_RETRY_SECONDS",
-                "queueapp.E161",
-                f'DUCTOR["LEADER_RETRY_SECONDS"] ({loaded.leader_retry_ms / 1000:g}) is above '
-                f"LEADER_TTL_SECONDS ({loaded.leader_ttl_ms / 1000:g}).",
-                "A standby that asks less often than a lease lasts leaves the pool without a leader: lower it.",
+                f"{trusted_ms / 1000:g}, the part of LEADER_TTL_SECONDS ({loaded.leader_ttl_ms / 1000:g}) for which a "
+                "leader believes in its lease.",
+                "A leader that renews later stops dispatching before each renewal: leave it out, for a third of the "
+                "TTL.",
             )
         )
     if loaded.redis_url is not None and loaded.cache_alias is not None:

@@ -111,22 +111,59 @@ class TenantContextError(DuctorError):
 
 
 class CountChanged(DuctorError):
-    """Not as many jobs match now as when they were counted; nothing was changed."""
+    """More jobs match now than when they were counted; nothing was changed."""
 
     code = "count_changed"
 
     def __init__(self, message: str | None = None, *, expected: int = 0, number: int = 0, exact: bool = True) -> None:
         least = "" if exact else "at least "
-        super().__init__(message or f"{least}{number:,} jobs match now, not {expected:,}; nothing was changed.")
+        super().__init__(
+            message or f"{least}{number:,} jobs match now, more than the {expected:,} of before; nothing was changed."
+        )
         self.expected = expected
         self.number = number
         self.exact = exact
+
+
+class NotDead(DuctorError):
+    """The job is no dead letter, or none any more; nothing was changed."""
+
+    code = "not_dead"
+
+
+class EditedMeanwhile(DuctorError):
+    """Somebody else has edited the arguments of this dead letter since they were read; nothing was changed."""
+
+    code = "edited_meanwhile"
+
+    def __init__(self, message: str | None = None, *, edits: int = 0) -> None:
+        super().__init__(message)
+        self.edits = edits
+        """How often it has been edited by now."""
+
+
+class KeysWouldChange(DuctorError):
+    """With these arguments the job would hold other keys than it does; nothing was changed."""
+
+    code = "keys_would_change"
+
+
+class NothingEdited(DuctorError):
+    """The dead letter has these arguments already; nothing was changed."""
+
+    code = "nothing_edited"
 
 
 class StillRunning(DuctorError):
     """Jobs of the pool run: drain it first, or force what was asked for."""
 
     code = "still_running"
+
+
+class Reopened(DuctorError):
+    """The pool was opened again while it was being emptied: jobs may be in it, and this run is over."""
+
+    code = "reopened"
 
 
 # -- the store ---------------------------------------------------------------------------------------------------
@@ -288,6 +325,21 @@ class UnfencedWrite(DuctorError):
     """A fenced row was about to be written without saying under which fence."""
 
     code = "unfenced_write"
+
+
+class SoftTimeLimitExceeded(DuctorError):
+    """This run has passed its soft time limit."""
+
+    code = "soft_time_limit"
+
+
+class TimeLimitExceeded(DuctorError):
+    """A run had not ended within its time limit and was given up."""
+
+    code = "time_limit"
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"The run had not ended after {timeout_s:g} s and was given up.")
 
 
 class WaitTimeout(DuctorError, TimeoutError):

@@ -120,6 +120,20 @@ def _duration(least_s: float, most_s: float) -> Read:
     return read_duration
 
 
+def _seconds_or_none(least_s: float, most_s: float) -> Read:
+    read_duration = _duration(least_s, most_s)
+
+    def read_seconds(value: object) -> float | None:
+        if value is None:
+            return None
+        try:
+            return int(str(read_duration(value))) / 1000
+        except ValueError as error:
+            raise ValueError(f"{error}, or None") from None
+
+    return read_seconds
+
+
 def _switch(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError("True or False")
@@ -318,13 +332,9 @@ READERS: dict[str, Reader] = {
     "POLICIES": Reader(143, "policies", _policies),
     "BACKLOG_LIMIT": Reader(144, "backlog_limit", _whole_or_none(0, 2**31 - 1)),
     "RECORDS_TTL": Reader(145, "records_ttl_ms", _duration(1, 3650 * _DAY_S)),
+    "TIMEOUT": Reader(146, "timeout_s", _seconds_or_none(0.001, 30 * _DAY_S)),
 }
 """Setting → how it is read."""
 
-NOT_YET = frozenset(
-    {
-        "TIMEOUT",
-        "READY_TTL_SECONDS",
-    }
-)
+NOT_YET = frozenset({"READY_TTL_SECONDS"})
 """Settings of later releases, refused by name until something honours them."""

@@ -79,7 +79,7 @@ INDEX: dict[State, str] = {
     State.DEAD: "dead",
     State.ENDED: "ended",
 }
-"""State → the sorted set (of ingress: the stream) whose member the job is."""
+"""State → the sorted set (of ingress: the stream) whose member the job is. One that moved away stands in `stubs`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +156,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("retry_from_dlq", State.DEAD, State.PENDING),
     Transition("retry_from_dlq", State.DEAD, State.INGRESS),
     Transition("retry_from_dlq", State.DEAD, State.SCHEDULED),
+    Transition("rewrite", State.DEAD, State.DEAD),
     Transition("discard", State.DEAD, State.ENDED, Outcome.DISCARDED),
     Transition("depart", State.PENDING, State.MOVING),
     Transition("depart", State.SCHEDULED, State.MOVING),
@@ -165,7 +166,12 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("arrive", None, State.PENDING),
     Transition("arrive", None, State.SCHEDULED),
     Transition("arrive", None, State.INGRESS),
+    Transition("arrive", None, State.ENDED, Outcome.CANCELLED),
     Transition("arrived", State.MOVING, State.ENDED, Outcome.MOVED),
+    Transition("recall", State.MOVING, State.PENDING),
+    Transition("recall", State.MOVING, State.SCHEDULED),
+    Transition("recall", State.MOVING, State.INGRESS),
+    Transition("recall", State.MOVING, State.ENDED, Outcome.CANCELLED),
 )
 """`cycle` performs what `complete`, `fail`, `check_and_lease`, and in bounded shares `promote_due` and
 `partition_recover` perform; it, `check_and_lease` and `dispatch` perform shares of what `rerank` does; `trim`

@@ -8,6 +8,7 @@ as a tuple. A moment keeps its offset, and the name of its zone where that is a 
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta, tzinfo
@@ -83,6 +84,36 @@ def readable(value: Any) -> Any:
     return value
 
 
+def like(model: object, text: str) -> Any:
+    """What `readable` made of a value of the type that `model` has, read back; text where JSON has a word for its type.
+
+    Raises ValueError for text that is none of that type.
+    """
+    for kind, reader in _LIKE:
+        if isinstance(model, kind):
+            try:
+                return reader(text)
+            except Exception as error:  # Decimal's own is no ValueError
+                raise ValueError(f"it is no {kind.__name__}") from error
+    return text
+
+
+def _read_bytes(text: str) -> bytes:
+    head, mark, rest = text.partition("base64:")
+    return base64.b64decode(rest, validate=True) if mark and not head else text.encode()
+
+
+def _read_timedelta(text: str) -> timedelta:
+    match = _TIMEDELTA.fullmatch(text)
+    if match is None:
+        raise ValueError("such as 1 day, 2:00:00")
+    days, hours, minutes, seconds = match.groups()
+    return timedelta(days=int(days or 0), hours=int(hours), minutes=int(minutes), seconds=float(seconds))
+
+
+_TIMEDELTA = re.compile(r"(?:(-?\d+) days?, )?(\d{1,2}):(\d{2}):(\d{2}(?:\.\d{1,6})?)")
+
+
 def _moment(value: datetime | time) -> str:
     zone = value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) else None
     if value.tzinfo is not None and value.utcoffset() is None and zone is None:
@@ -134,3 +165,13 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "$timedelta": lambda parts: timedelta(*parts),
     "$decimal": Decimal,
 }
+_LIKE: tuple[tuple[type, Callable[[str], Any]], ...] = (
+    (bytes, _read_bytes),
+    (UUID, UUID),
+    (datetime, _read_datetime),  # before date, whose subclass it is
+    (date, date.fromisoformat),
+    (time, _read_time),
+    (timedelta, _read_timedelta),
+    (Decimal, Decimal),
+)
+"""The inverse of `readable`, by type."""

@@ -7,6 +7,7 @@
     make test-long  thousands of examples for each policy, by hand: an hour or more
     make test-soak  half an hour of random kills, freezes, cuts and restarts; DUCTOR_SOAK_SEED plays one again
     make check      ruff, mypy, import-linter, migrations, Django's checks
+    make bench-gate this tree beside the main branch: fails where a tenth is lost; some minutes on a quiet machine
 
 DUCTOR_PYTHON names the interpreter to use (a path, or a version such as 3.12). Words after the verb, or ARGS="..." with
 make, go on to the program that the verb runs.
@@ -22,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tools import matrix
+from tools import bench_gate, matrix
 from tools.environment import ROOT, ensure, environment_of, python_of, say
 from tools.matrix import Outcome
 
@@ -99,6 +100,10 @@ def test_soak(arguments: list[str]) -> list[Outcome]:
     return [Outcome("soak", "passed" if code == 0 else f"failed (exit {code})", time.monotonic() - begun, code != 0)]
 
 
+def gate(arguments: list[str]) -> list[Outcome]:
+    return bench_gate.run(MAIN, arguments)
+
+
 VERBS = {
     "setup": None,
     "demo": demo,
@@ -107,6 +112,7 @@ VERBS = {
     "test-long": test_long,
     "test-soak": test_soak,
     "check": check,
+    "bench-gate": gate,
 }
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -32,14 +33,9 @@ from queueapp.states import State
 
 SHOWN = 20
 NOTE_MOST = 2_000
-
-
-class Act(Protocol):
-    """An action of `inspection.bulk`."""
-
-    def __call__(
-        self, asked: Any, *, by: str = "", note: str = "", expected: int | None = None, most: int | None = None
-    ) -> Done: ...
+LEFT_OFF = "ductor_left_off"
+"""In the session: where requests stopped that did not come to their end."""
+LEFT_OFF_MOST = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +47,11 @@ class Verb:
     title: Promise
     button: Promise
     meaning: Promise
-    act: Callable[[], Act]
+    act: Callable[[], bulk.Act]
     """Looked up when it is called."""
     states: tuple[State, ...] = (State.DEAD,)
     """Of which all that match may be meant."""
     dangerous: bool = False
-
-
-def _retry(asked: Any, **how: Any) -> Done:
-    """At the rate of a selection, laid out at once: a request cannot wait."""
-    return bulk.retry_many(asked, pace=bulk.Pace(waits=False), **how)
 
 
 RETRY = Verb(
@@ -69,7 +60,7 @@ RETRY = Verb(
     title=_("Retry dead letters"),
     button=_("Retry"),
     meaning=_("They go back to work with fresh budgets, in their tenant's line behind its other jobs."),
-    act=lambda: _retry,
+    act=lambda: bulk.retry_many,
 )
 DISCARDING = Verb(
     name="discard",
@@ -105,12 +96,13 @@ def confirm_or_act(owner: admin.ModelAdmin[Any], request: HttpRequest, verb: Ver
         messages.warning(request, gettext("No job was chosen, so that nothing was changed."))
         return HttpResponseRedirect(back)
     shown = number(request.POST, "shown", most=2**53)
+    least = request.POST.get("least") == "yes"
     phrase, typed = f"{verb.name} {shown}", request.POST.get("typed", "").strip()
     mistyped = "confirmed" in request.POST
     try:
-        if "confirmed" in request.POST and (not chosen.everything or (shown and typed == phrase)):
+        if "confirmed" in request.POST and (not chosen.everything or ((shown or least) and typed == phrase)):
             try:
-                return _act(request, verb, chosen, back, shown)
+                return _act(request, verb, chosen, back, None if least else shown)
             except CountChanged as error:  # asked anew, with the number of now
                 messages.warning(request, str(error))
                 mistyped = False
@@ -119,7 +111,7 @@ def confirm_or_act(owner: admin.ModelAdmin[Any], request: HttpRequest, verb: Ver
     except DuctorError as error:
         messages.error(request, str(error))
         return HttpResponseRedirect(back)
-    if total == 0:
+    if total == 0 and exact:
         messages.warning(request, gettext("No job was chosen, so that nothing was changed."))
         return HttpResponseRedirect(back)
     return draw(
@@ -146,15 +138,18 @@ def confirm_or_act(owner: admin.ModelAdmin[Any], request: HttpRequest, verb: Ver
     )
 
 
-def _act(request: HttpRequest, verb: Verb, chosen: Chosen, back: str, shown: int) -> HttpResponse:
+def _act(request: HttpRequest, verb: Verb, chosen: Chosen, back: str, shown: int | None) -> HttpResponse:
+    """`shown`: so many were shown; None: at least so many, more than one request looks through."""
     note = request.POST.get("note", "").strip()[:NOTE_MOST]
-    done = verb.act()(
-        chosen.asked,
-        by=username(request),
-        note=note,
-        expected=shown if chosen.everything else None,
-        most=MOST if chosen.everything else None,
-    )
+    how = bulk.How(by=username(request), note=note)
+    if chosen.everything:
+        place, until_ms = _left_off(request, verb, chosen)
+        how |= bulk.How(expected=shown, most=MOST, place=place if shown is None else "")
+        act = partial(bulk.retry_many, redrive=bulk.Redrive(waits=False, from_ms=until_ms)) if verb is RETRY else None
+        done = (act or verb.act())(chosen.asked, **how)
+        _leave_off(request, verb, chosen, done)
+    else:
+        done = verb.act()(chosen.asked, **how)
     (messages.error if done.fault else messages.success)(request, done.summary())
     if chosen.surplus:
         messages.warning(
@@ -166,15 +161,23 @@ def _act(request: HttpRequest, verb: Verb, chosen: Chosen, back: str, shown: int
             )
             % {"count": chosen.surplus},
         )
-    if done.more:
+    if done.more and done.counts:
         messages.warning(
             request,
             gettext("One request takes the oldest %(most)d. What is left of the matching ones is still here: go on.")
             % {"most": MOST},
         )
+    elif done.more:
+        messages.warning(
+            request,
+            gettext(
+                "None of those that one request looks through matches; others may. Go on, narrow the filter, or use "
+                "the terminal, which looks through all of them."
+            ),
+        )
     what = f"{verb.name}: {done.summary()}"
     if chosen.everything:
-        asked = {name: value for name, value in _parameters(chosen, verb).items() if name != "pool"}
+        asked = {name: value for name, value in _parameters(chosen, verb).items() if name not in ("pool", "submission")}
         what += f" ({', '.join(f'{name}={value}' for name, value in asked.items()) or 'no filter'})"
     if note:
         what += f" {note}"
@@ -186,6 +189,32 @@ def _act(request: HttpRequest, verb: Verb, chosen: Chosen, back: str, shown: int
         model = DeadLetters if verb.states == (State.DEAD,) else Jobs
         record(request, model, about % {"count": handled, "pool": chosen.pool}, what)
     return HttpResponseRedirect(back)
+
+
+def _left_off(request: HttpRequest, verb: Verb, chosen: Chosen) -> tuple[str, int]:
+    """Where the request before stopped that did the same to what has the same in common; and when the next dead letter
+    is due that any request sends back to work in this pool.
+    """
+    places, until_ms = request.session.get(LEFT_OFF, ({}, {}))
+    return places.get(_asked(verb, chosen), ""), until_ms.get(chosen.pool, 0)
+
+
+def _leave_off(request: HttpRequest, verb: Verb, chosen: Chosen, done: Done) -> None:
+    """Keeps it for the next one."""
+    places, until_ms = request.session.get(LEFT_OFF, ({}, {}))
+    places.pop(_asked(verb, chosen), None)
+    if done.place:
+        places[_asked(verb, chosen)] = done.place
+    if done.until_ms:
+        until_ms[chosen.pool] = done.until_ms
+    if places or until_ms:
+        request.session[LEFT_OFF] = (dict(list(places.items())[-LEFT_OFF_MOST:]), until_ms)
+
+
+def _asked(verb: Verb, chosen: Chosen) -> str:
+    of_then = ("before", "submission")
+    fields = (f"{name}={value}" for name, value in _parameters(chosen, verb).items() if name not in of_then)
+    return " ".join([verb.name, *fields])
 
 
 def _parameters(chosen: Chosen, verb: Verb) -> dict[str, str]:
@@ -201,6 +230,7 @@ def _parameters(chosen: Chosen, verb: Verb) -> dict[str, str]:
         "reason": selection.reason,
         "group": selection.group,
         "before": str(selection.as_of_ms or ""),
+        "submission": str(selection.submission or ""),
     }
     return {name: value for name, value in fields.items() if value}
 

@@ -7,7 +7,7 @@ a field or a value that nobody knows, left out, would make it act on more than w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 from urllib.parse import urlencode
 
@@ -15,12 +15,11 @@ from django.http import HttpRequest, QueryDict
 from django.utils.translation import gettext
 
 from queueapp.errors import InvalidOption
-from queueapp.inspection.deadletters import EVERY, Filter
-from queueapp.inspection.selection import PAGES_OF_REQUEST, Selection, count
+from queueapp.inspection.bulk import MOST_OF_REQUEST
+from queueapp.inspection.selection import READS_OF_REQUEST, Filter, Selection, count
 from queueapp.states import State
 
-MOST = 1_000
-"""Jobs that one request acts on."""
+MOST = MOST_OF_REQUEST
 PAGE_SIZES = (50, 100, 200)
 OFFSET_MOST = 10_000_000
 WORD_MOST = 512
@@ -32,8 +31,8 @@ KNOWN = (
     OF_FORMS
     | LISTS
     | {
-        *("scope", "shown", "note", "per"),
-        *("pool", "state", "tenant", "lane", "task", "reason", "group", "before"),
+        *("scope", "shown", "least", "note", "per"),
+        *("pool", "state", "tenant", "lane", "task", "reason", "group", "before", "submission"),
     }
 )
 """The fields of a form that acts on jobs."""
@@ -43,10 +42,10 @@ def read_filter(given: QueryDict) -> Filter:
     """The filter of a page's address or a form; whatever is no value of a field is none."""
     return Filter(
         tenant=word(given, "tenant"),
-        task=word(given, "task"),
+        tasks=(task,) if (task := word(given, "task")) else (),
         reason=word(given, "reason"),
         group=word(given, "group"),
-        before_ms=number(given, "before", most=2**53),
+        as_of_ms=number(given, "before", most=2**53),
     )
 
 
@@ -81,8 +80,8 @@ def _refused(name: str, text: str) -> InvalidOption:
 
 def filter_parameters(pool: str, chosen: Filter) -> dict[str, str]:
     """The filter as parameters that `read_filter` reads, `pool` first; empty ones are left out."""
-    fields = {name: value for name, value in asdict(chosen).items() if name != "before_ms"}
-    before = str(chosen.before_ms) if chosen.before_ms else ""
+    fields = {name: getattr(chosen, name) for name in ("tenant", "lane", "task", "reason", "group")}
+    before = str(chosen.as_of_ms) if chosen.as_of_ms else ""
     return {name: value for name, value in {"pool": pool, **fields, "before": before}.items() if value}
 
 
@@ -116,8 +115,6 @@ class Chosen:
     ids: tuple[str, ...] = ()
     selection: Selection | None = None
     """None: the ids are meant."""
-    filter: Filter = EVERY
-    """The selection, as far as dead letters are concerned."""
     surplus: int = 0
     """Ids beyond `MOST` that the form named; they are left alone."""
 
@@ -143,7 +140,7 @@ class Chosen:
         """How many jobs match, and whether that is exact. Asks the store when all that match are meant."""
         if self.selection is None:
             return len(self.ids), True
-        found = count(self.selection, pages=PAGES_OF_REQUEST)
+        found = count(self.selection, reads=READS_OF_REQUEST)
         return found.number, found.exact
 
 
@@ -181,8 +178,8 @@ def read_chosen(request: HttpRequest, pool: str, states: tuple[State, ...]) -> C
             reason=reason,
             group=group,
             as_of_ms=before,
+            submission=number(posted, "submission", most=2**53) if before else 0,
         ),
-        filter=Filter(tenant=tenant, task=task, reason=reason, group=group, before_ms=before),
     )
 
 

@@ -1,15 +1,16 @@
-"""Dead letters in the admin: groups, list, retry, discard, export. All of it straight from the store."""
+"""Dead letters in the admin: groups, list, retry, discard, export, edit. All of it straight from the store."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.utils import unquote
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import URLPattern, reverse
 from django.utils.translation import gettext as _
 
-from queueapp.admin import acting, export
+from queueapp.admin import acting, editing, export
 from queueapp.admin.choosing import (
     MOST,
     OFFSET_MOST,
@@ -20,7 +21,7 @@ from queueapp.admin.choosing import (
     page_size,
     read_filter,
 )
-from queueapp.admin.pages import POST, Pages, allowed, choose_pool, draw
+from queueapp.admin.pages import FORM, POST, Pages, allowed, choose_pool, draw
 from queueapp.admin.showing import job_row, moment, moment_ms
 from queueapp.inspection.deadletters import dead_groups, dead_letters
 from queueapp.models import DeadLetters
@@ -40,6 +41,13 @@ class DeadLettersAdmin(Pages):
             self.route("retry/", self.retry, "retry", needs=(VIEW_OPERATIONS, OPERATE_JOB), methods=POST),
             self.route("discard/", self.discard, "discard", needs=(VIEW_OPERATIONS, DISCARD_JOB), methods=POST),
             self.route("export/", self.export, "export", methods=POST),
+            self.route(
+                "<str:job_id>/edit/",
+                self.edit,
+                "edit",
+                needs=(VIEW_OPERATIONS, VIEW_PAYLOAD, OPERATE_JOB),
+                methods=FORM,
+            ),
         ]
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
@@ -119,6 +127,9 @@ class DeadLettersAdmin(Pages):
 
     def export(self, request: HttpRequest) -> HttpResponseBase:
         return export.export(request, back=self._list(request), contents=allowed(request, VIEW_PAYLOAD))
+
+    def edit(self, request: HttpRequest, job_id: str) -> HttpResponse:
+        return editing.edit(self, request, unquote(job_id).replace("\0", ""))
 
     def url(self, name: str) -> str:
         return reverse(f"admin:queueapp_deadletters_{name}", current_app=self.admin_site.name)

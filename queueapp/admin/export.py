@@ -22,14 +22,14 @@ from queueapp.admin.pages import acting_pool
 from queueapp.admin.records import record, username
 from queueapp.errors import DuctorError
 from queueapp.inspection.actions import record_export
-from queueapp.inspection.deadletters import every_dead_letter
+from queueapp.inspection.deadletters import READ_TOGETHER, every_dead_letter
 from queueapp.inspection.facts import as_mapping
 from queueapp.inspection.jobs import JobView, find_jobs
 from queueapp.models import DeadLetters
 from queueapp.states import State
 
 MOST = 10_000
-BATCH = 100
+BATCH = READ_TOGETHER
 
 
 def export(request: HttpRequest, *, back: str, contents: bool) -> HttpResponseBase:
@@ -38,9 +38,6 @@ def export(request: HttpRequest, *, back: str, contents: bool) -> HttpResponseBa
         chosen = read_chosen(request, acting_pool(request), (State.DEAD,))
     except DuctorError as error:
         messages.error(request, str(error))
-        return HttpResponseRedirect(back)
-    if chosen.selection is not None and chosen.selection.lane:
-        messages.error(request, _("Dead letters cannot be exported by lane. Nothing was exported."))
         return HttpResponseRedirect(back)
     if chosen.none:
         messages.error(request, _("No job was chosen, so that nothing was exported."))
@@ -56,8 +53,8 @@ def export(request: HttpRequest, *, back: str, contents: bool) -> HttpResponseBa
 
 
 def _letters(chosen: Chosen) -> Iterator[JobView]:
-    if chosen.everything:
-        yield from every_dead_letter(chosen.pool, chosen.filter)
+    if chosen.selection is not None:
+        yield from every_dead_letter(chosen.pool, chosen.selection)
     else:
         for first in range(0, len(chosen.ids), BATCH):
             found = find_jobs(chosen.ids[first : first + BATCH])

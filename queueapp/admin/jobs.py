@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.utils import unquote
+from django.contrib.admin.utils import quote, unquote
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, reverse
 from django.utils import timezone
@@ -101,6 +101,7 @@ class JobsAdmin(Pages):
                 "may_retry": dead and allowed(request, OPERATE_JOB),
                 "may_discard": dead and allowed(request, DISCARD_JOB),
                 "may_note": dead and allowed(request, OPERATE_JOB),
+                "edit_url": self._edit_url(public_id) if dead and allowed(request, OPERATE_JOB, VIEW_PAYLOAD) else "",
                 "facts": facts(job),
                 "attempts": attempts(job, contents=contents),
                 "group_url": address(
@@ -146,6 +147,9 @@ class JobsAdmin(Pages):
             }
             for row in DeadLetterInspection.objects.filter(job_id=public_id)[:HISTORY_SHOWN]
         ]
+
+    def _edit_url(self, public_id: str) -> str:
+        return reverse("admin:queueapp_deadletters_edit", args=[quote(public_id)], current_app=self.admin_site.name)
 
     def _url(self, name: str) -> str:
         return reverse(f"admin:queueapp_jobs_{name}", current_app=self.admin_site.name)

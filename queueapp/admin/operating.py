@@ -19,14 +19,12 @@ from django.utils.translation import gettext_lazy as _
 from queueapp import sync
 from queueapp.admin.choosing import OF_FORMS, posted_word, refuse_unknown, word
 from queueapp.admin.pages import choose_pool, draw
-from queueapp.admin.records import record
+from queueapp.admin.records import record, username
 from queueapp.errors import DuctorError, InvalidOption
-from queueapp.inspection.draining import left, pause
-from queueapp.inspection.obliteration import obliterate
+from queueapp.inspection.draining import left, pause_at_once
+from queueapp.inspection.obliteration import MOST_OF_REQUEST_S, obliterate
 from queueapp.models import Operations
 
-MOST_S = 20.0
-"""How long one request removes jobs."""
 KNOWN = OF_FORMS | {"verb", "tenant", "lane", "force"}
 """The fields of its forms."""
 
@@ -112,18 +110,19 @@ def operate(owner: admin.ModelAdmin[Any], request: HttpRequest, pool: str, *, ba
 
 def _act(request: HttpRequest, verb: str, pool: str, tenant: str, lane: str) -> None:
     if verb in ("pause", "resume"):
-        found = (sync.pause if verb == "pause" else sync.resume)(pool, tenant=tenant, lane=lane)
+        found = (sync.pause if verb == "pause" else sync.resume)(pool, tenant=tenant, lane=lane, by=username(request))
         said = gettext("paused") if found.paused else gettext("at work")
         if not found.in_force:
             said += gettext(" (saved; a scheduler brings it into force)")
     elif verb == "drain":
-        pause(pool)
+        pause_at_once(pool, by=username(request))
         running = left(pool).running
         said = ngettext("paused, %(count)d job still runs", "paused, %(count)d jobs still run", running) % {
             "count": running
         }
     else:
-        done = obliterate(pool, force="force" in request.POST, most_s=MOST_S)
+        force = "force" in request.POST
+        done = obliterate(pool, force=force, most_s=MOST_OF_REQUEST_S, by=username(request))
         said = ngettext("%(count)d job removed", "%(count)d jobs removed", done.jobs) % {"count": done.jobs}
         if not done.done:
             said += gettext(", others are left: go on with it")

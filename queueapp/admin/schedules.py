@@ -53,7 +53,7 @@ STANDING = ("next_shown", "last_shown", "outcome", "note", "job_shown", "source"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
+class Confirmation:
     """What an action does, for the page that asks first."""
 
     name: str
@@ -61,15 +61,17 @@ class Act:
     meaning: Promise
 
 
-FIRE = Act(
+FIRE = Confirmation(
     name="fire_now",
     button=_("Fire now"),
     meaning=_("Each makes one more job at once, also where it is off. When it fires next stays as it is."),
 )
-TURN_ON = Act(
+TURN_ON = Confirmation(
     name="turn_on", button=_("Turn on"), meaning=_("They fire when their time comes next; nothing is made up for.")
 )
-TURN_OFF = Act(name="turn_off", button=_("Turn off"), meaning=_("They fire no more until somebody turns them on."))
+TURN_OFF = Confirmation(
+    name="turn_off", button=_("Turn off"), meaning=_("They fire no more until somebody turns them on.")
+)
 
 
 class ScheduleForm(FormBase):
@@ -244,7 +246,9 @@ class ScheduleAdmin(ScheduleBase):
     def turn_off(self, request: HttpRequest, chosen: QuerySet[Schedule]) -> HttpResponse | None:
         return self._switch(request, chosen, TURN_OFF, on=False)
 
-    def _switch(self, request: HttpRequest, chosen: QuerySet[Schedule], what: Act, *, on: bool) -> HttpResponse | None:
+    def _switch(
+        self, request: HttpRequest, chosen: QuerySet[Schedule], what: Confirmation, *, on: bool
+    ) -> HttpResponse | None:
         def act(rows: list[Schedule]) -> None:
             turned: list[Schedule] = []
             for row in rows:
@@ -263,7 +267,11 @@ class ScheduleAdmin(ScheduleBase):
         return self._confirmed(request, chosen, what, act)
 
     def _confirmed(
-        self, request: HttpRequest, chosen: QuerySet[Schedule], what: Act, act: Callable[[list[Schedule]], None]
+        self,
+        request: HttpRequest,
+        chosen: QuerySet[Schedule],
+        what: Confirmation,
+        act: Callable[[list[Schedule]], None],
     ) -> HttpResponse | None:
         if "confirmed" in request.POST:
             act(list(chosen.order_by("name")))

@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 
 from queueapp import moments
 from queueapp.inspection.jobs import JobView
@@ -162,11 +162,20 @@ def facts(job: JobView) -> Sequence[tuple[str, object]]:
         (gettext("First leased"), moment(job.first_leased_at)),
         (gettext("Last leased"), moment(job.leased_at)),
         (gettext("Ended"), moment(job.ended_at)),
+        (gettext("Edited"), edited(job)),
         (gettext("Waited"), span(job.wait)),
         (gettext("Waited for"), waited_for(job)),
         (gettext("Ran"), span(job.duration)),
     ]
     return [(name, value) for name, value in known if value]
+
+
+def edited(job: JobView) -> str:
+    """How often its arguments were edited while it was dead, and when last; empty for never."""
+    count, at = job.record.edits, moment_ms(job.record.edited_ms)
+    if not count:
+        return ""
+    return ngettext("%(count)d time, at %(at)s", "%(count)d times, last at %(at)s", count) % {"count": count, "at": at}
 
 
 def waited_for(job: JobView) -> str:

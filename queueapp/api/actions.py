@@ -156,7 +156,6 @@ class RetryLettersView(DuctorView):
         _("Retry dead letters"),
         request=Ids,
         answers={200: job_shapes.Counts},
-        faults=(400, 413, 415),
         description=_("At most %(most)d ids. The answer counts what became of them.") % {"most": BULK_MAX},
         operator_needs=OPERATE_JOB,
     )

@@ -1,4 +1,4 @@
-"""What is said of a job, filled into the shapes of `shapes`.
+"""What is said of a job, filled into the shapes of `job_shapes`.
 
 A job is told without its arguments and without what its errors said, unless the user may see contents
 (`view_payload`). Its result is told to whoever may speak for its tenant. Contents are masked in any case.
@@ -72,6 +72,8 @@ def whole(job: JobView, address: Address, *, known: bool, contents: bool) -> dic
         "progress": saved.get("progress"),
         "metadata": saved.get("metadata"),
         "result": job.result() if known else None,
+        "edits": job.record.edits,
+        "edited": said(moment(job.record.edited_ms)),
         "arguments": {"args": given[0], "kwargs": given[1]} if given is not None else None,
     }
 

@@ -35,7 +35,6 @@ class BulkView(Starting):
         _("Start many jobs"),
         request=BulkRequest,
         answers={200: job_shapes.BulkAnswer},
-        faults=(400, 413, 415),
         description=_("At most %(most)d jobs. One that is refused does not fail the others.") % {"most": BULK_MAX},
     )
     def post(self, request: Request, **kwargs: Any) -> Response:

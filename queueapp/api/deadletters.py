@@ -14,7 +14,8 @@ from queueapp.api.jobs import JOB_ID, is_known
 from queueapp.api.requests import DeadLettersQuery
 from queueapp.api.schema import operation
 from queueapp.api.view import DuctorView, is_told
-from queueapp.inspection.deadletters import Filter, dead_letters
+from queueapp.inspection.deadletters import dead_letters
+from queueapp.inspection.selection import Filter
 from queueapp.permissions import VIEW_PAYLOAD
 from queueapp.states import State
 
@@ -29,18 +30,18 @@ class DeadLettersView(DuctorView):
         _("List dead letters of one pool"),
         query=DeadLettersQuery,
         answers={200: job_shapes.Jobs},
-        faults=(400, 404),
+        faults=(404,),
         description=_("Newest first. What dies after the first page was asked for stands on none of its pages."),
     )
     def get(self, request: Request, **kwargs: Any) -> Response:
         query = self.asked(DeadLettersQuery)
-        before_ms, offset = _position(query.get("cursor"))
+        as_of_ms, offset = _position(query.get("cursor"))
         wanted = Filter(
             tenant=self.one_tenant(query.get("tenant")) or "",
-            task=query.get("task", ""),
+            tasks=(query["task"],) if "task" in query else (),
             reason=query.get("reason", ""),
             group=query.get("group", ""),
-            before_ms=before_ms,
+            as_of_ms=as_of_ms,
         )
         pool = self.pool(query["pool"])
         if not is_told(wanted.task):

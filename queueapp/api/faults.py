@@ -5,12 +5,22 @@ fields, what is wrong with each.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from django.core.exceptions import TooManyFieldsSent
 from django.utils.translation import gettext as _
 from rest_framework import status
-from rest_framework.exceptions import APIException, ErrorDetail, NotFound, PermissionDenied, Throttled, ValidationError
+from rest_framework.exceptions import (
+    APIException,
+    ErrorDetail,
+    NotFound,
+    ParseError,
+    PermissionDenied,
+    Throttled,
+    ValidationError,
+)
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
@@ -20,8 +30,10 @@ from queueapp.compat import InvalidTask
 from queueapp.errors import (
     CountChanged,
     DuctorError,
+    EditedMeanwhile,
     IdempotencyConflict,
     InvalidOption,
+    KeysWouldChange,
     PayloadTooLarge,
     StoreError,
     UnknownPool,
@@ -87,9 +99,18 @@ def translate(error: Exception) -> Exception:
             return Refused(
                 status.HTTP_409_CONFLICT,
                 error.code,
-                _("Another number of jobs matches now. Nothing was changed; ask again with this number."),
+                _("More jobs match now. Nothing was changed; ask again with this number."),
                 more={"expected": error.expected, "matching": error.number, "exact": error.exact},
             )
+        case EditedMeanwhile():
+            return Refused(
+                status.HTTP_409_CONFLICT,
+                error.code,
+                _("It was edited meanwhile. Nothing was changed; look at it, and ask again with this number."),
+                more={"edits": error.edits},
+            )
+        case KeysWouldChange():
+            return Refused(status.HTTP_409_CONFLICT, error.code, str(error))
         case PayloadTooLarge():
             return TooLarge(str(error))
         case Throttled():
@@ -114,6 +135,8 @@ def translate(error: Exception) -> Exception:
                 _("As many jobs wait as may. The job was not taken; ask again when Retry-After has passed."),
                 wait=error.retry_after,
             )
+        case TooManyFieldsSent():
+            return ParseError(_("The request has more parameters than are read here."))
         case StoreError():
             # Its message names hosts and settings: for the log, not for callers.
             return Refused(
@@ -179,5 +202,5 @@ def shown(name: str) -> str:
 
 
 def _field_of(message: str) -> str:
-    word = message.replace("[", " ").split(" ", 1)[0]
+    word = re.split(r"[ .\[]", message, maxsplit=1)[0]
     return FIELD_OF_OPTION.get(word, "non_field_errors")

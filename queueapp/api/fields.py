@@ -11,6 +11,8 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
+from queueapp.api.faults import shown
+
 LATEST_S = 253_402_300_799
 """The last second of the year 9999, after which no datetime can say when."""
 
@@ -77,6 +79,15 @@ class WholeNumber(serializers.IntegerField):
         return super().to_internal_value(data)
 
 
+class Digits(serializers.IntegerField):
+    """An integer of a query: digits, as the description says; not “1_0”, “5.0”, nor digits of other scripts."""
+
+    def to_internal_value(self, data: Any) -> int:
+        if not re.fullmatch(r"-?[0-9]+", str(data)):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
 class Seconds(serializers.FloatField):
     """A number of JSON; neither text (such as "nan") nor a truth value stands for one."""
 
@@ -108,3 +119,8 @@ class Word(serializers.ChoiceField):
     def __init__(self, title: str, words: Iterable[str], **kwargs: Any) -> None:
         super().__init__(list(words), **kwargs)
         self.title = title
+
+    def to_internal_value(self, data: Any) -> str:
+        if type(data) is not str or data not in self.choices:
+            self.fail("invalid_choice", input=shown(str(data)))
+        return data

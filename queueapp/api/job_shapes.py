@@ -12,12 +12,17 @@ from queueapp.inspection.reason import Kind
 from queueapp.states import Outcome, State
 
 
-class Accepted(Shape):
-    """A job that is there: by this request, or one that stands for it."""
+class Named(Shape):
+    """A job."""
 
     id = serializers.CharField()
-    state = Word("State", State, allow_null=True, help_text=_("Where the job stands now."))
     url = serializers.URLField(help_text=_("Where to look at the job."))
+
+
+class Accepted(Named):
+    """A job that is there: by this request, or one that stands for it."""
+
+    state = Word("State", State, allow_null=True, help_text=_("Where the job stands now."))
 
 
 class BulkItem(Shape):
@@ -36,15 +41,36 @@ class BulkAnswer(Shape):
     results = BulkItem(many=True)
 
 
-class Acted(Shape):
-    """What an action did."""
+class Placed(Named):
+    """A job, and where it stands."""
 
-    id = serializers.CharField()
     state = Word("State", State, help_text=_("Where the job stands now."))
     outcome = Word("Outcome", Outcome, allow_null=True, help_text=_("How it ended."))
-    url = serializers.URLField(help_text=_("Where to look at the job."))
+
+
+class Acted(Placed):
+    """What an action did."""
+
     changed = serializers.BooleanField(help_text=_("False when it stood so already, as for a repeated request."))
     word = serializers.CharField(help_text=_("What became of the request; “already” when it stood so before."))
+
+
+class Edit(Shape):
+    """One place of the arguments that changes, masked."""
+
+    place = serializers.CharField(help_text=_("Such as “args[0]” or “kwargs.address.zip”."))
+    before = serializers.JSONField(required=False, help_text=_("Not there where nothing stood."))
+    after = serializers.JSONField(required=False, help_text=_("Not there where nothing stands."))
+
+
+class Edited(Acted):
+    """What became of other arguments for a dead letter."""
+
+    edits = serializers.IntegerField(help_text=_("How often it has been edited by now."))
+    changes = Edit(many=True, allow_null=True, help_text=_("Null unless the user may see contents."))
+    begins_anew = serializers.BooleanField(
+        help_text=_("What its last run saved as a checkpoint goes: it was of other arguments.")
+    )
 
 
 class Counts(Shape):
@@ -57,18 +83,14 @@ class Counts(Shape):
     unreached = serializers.IntegerField(help_text=_("Not tried, because the store went away: ask again for these."))
 
 
-class Brief(Shape):
+class Brief(Placed):
     """A job in a list."""
 
-    id = serializers.CharField()
-    url = serializers.URLField(help_text=_("Where to look at the job."))
     task = serializers.CharField()
     pool = serializers.CharField()
     tenant = serializers.CharField()
     lane = serializers.CharField()
     priority = serializers.IntegerField()
-    state = Word("State", State)
-    outcome = Word("Outcome", Outcome, allow_null=True, help_text=_("How it ended."))
     cancelling = serializers.BooleanField(help_text=_("It runs and was told to stop: its outcome will be “cancelled”."))
     moved_to = serializers.CharField(allow_null=True, help_text=_("Its id in the pool to which it was moved."))
     reason = serializers.CharField(allow_null=True, help_text=_("Why it is a dead letter."))
@@ -140,6 +162,8 @@ class Job(Brief):
     result = serializers.JSONField(
         allow_null=True, help_text=_("What the task returned, masked. Null while the task is not known here.")
     )
+    edits = serializers.IntegerField(help_text=_("How often its arguments were edited while it was dead."))
+    edited = serializers.DateTimeField(allow_null=True, help_text=_("When last."))
     arguments = Arguments(
         allow_null=True, help_text=_("Null once the job has ended, and unless the user may see contents.")
     )
@@ -177,11 +201,9 @@ class Estimate(Shape):
     basis = serializers.CharField(help_text=_("What it rests on, or why there is none."))
 
 
-class Why(Shape):
+class Why(Named):
     """What a job waits for, at one moment."""
 
-    id = serializers.CharField()
-    url = serializers.URLField(help_text=_("Where to look at the job."))
     state = Word(
         "WaitState",
         WAIT_STATES,

@@ -69,7 +69,7 @@ class JobsView(Starting):
             202: {"Location": _("Where to look at the job.")},
             200: {"Location": _("Where to look at the job."), REPLAYED: _("“true”: made by an earlier request.")},
         },
-        faults=(400, 404, 409, 413, 415),
+        faults=(404, 409),
         description=_(
             "202: there is a new job. 200: one that was there stands for it, by the Idempotency-Key or by what the "
             "task says of jobs that are alike."
@@ -94,7 +94,7 @@ class JobsView(Starting):
         _("List jobs of one pool in one state"),
         query=JobsQuery,
         answers={200: job_shapes.Jobs},
-        faults=(400, 404),
+        faults=(404,),
     )
     def get(self, request: Request, **kwargs: Any) -> Response:
         query = self.asked(JobsQuery)

@@ -6,31 +6,32 @@ Only jobs of the tenants for whom one may speak, and of tasks of the API, exist 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Unpack
 
 from django.utils.translation import gettext_lazy as _
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from queueapp.api import operator_shapes
+from queueapp.api import cursors, faults, operator_shapes
 from queueapp.api.actions import user_name
 from queueapp.api.requests import CancelMatching, DeadMatching, Matching, RetryMatching
 from queueapp.api.schema import Text, operation
 from queueapp.api.view import DuctorView, is_told
 from queueapp.inspection.actions import Done
-from queueapp.inspection.bulk import Pace, cancel_many, discard_many, retry_many
-from queueapp.inspection.selection import NOT_ENDED, PAGES_OF_REQUEST, Count, Selection, count
+from queueapp.inspection.bulk import MOST_OF_REQUEST, How, Redrive, cancel_many, discard_many, retry_many
+from queueapp.inspection.selection import NOT_ENDED, READS_OF_REQUEST, Count, Selection, count
 from queueapp.permissions import DISCARD_JOB, OPERATE_JOB
 from queueapp.producer.discovery import load_tasks, registry
 from queueapp.states import State
 
-MOST = 1_000
-"""Jobs that one request acts on."""
-BOUNDED = _("At most %(most)d a request, the oldest first: ask again while “more” is true, with the same “as_of”.") % {
-    "most": MOST
+BOUNDED = _("At most %(most)d a request, the oldest first: ask again while “more” is true, with its “cursor”.") % {
+    "most": MOST_OF_REQUEST
 }
+CURSOR_FORM = re.compile(r"([0-9]{1,16}) ([0-9]{1,16}) (\S*)")
 
 
 class MatchingView(DuctorView):
@@ -49,7 +50,7 @@ class MatchingView(DuctorView):
             tasks=tasks,
             reason=values.get("reason", ""),
             group=values.get("group", ""),
-            as_of_ms=int(as_of.timestamp() * 1000) if as_of is not None else 0,
+            as_of_ms=max(1, int(as_of.timestamp() * 1000)) if as_of is not None else 0,  # 0 would mean now
         ).fixed()
 
     def answer(self, asked: type[Matching], states: tuple[State, ...], act: Callable[..., Done]) -> Response:
@@ -58,11 +59,15 @@ class MatchingView(DuctorView):
         request.is_valid(raise_exception=True)
         values = request.validated_data
         named = (State(values["state"]),) if "state" in values else states
+        as_of_ms, until_ms, place = _left_off(values.pop("cursor", None))
         meant = self.selection(values, named)
+        if as_of_ms:
+            meant = replace(meant, as_of_ms=as_of_ms)
         if values["dry_run"]:
-            return Response(_told(meant, count(meant, pages=PAGES_OF_REQUEST), Done()))
-        how = {"rate": values["rate"]} if "rate" in values else {}
-        done = act(meant, by=user_name(self.request), expected=values.get("expected"), most=MOST, **how)
+            return Response(_told(meant, count(meant, reads=READS_OF_REQUEST), Done()))
+        how = How(by=user_name(self.request), expected=values.get("expected"), most=MOST_OF_REQUEST, place=place)
+        pace = {"rate": values["rate"], "from_ms": until_ms} if "rate" in values else {"from_ms": until_ms}
+        done = act(meant, pace=pace, **how) if act is _retry else act(meant, **how)
         met = Count(by_state={State.ENDED: sum(done.counts.values())}, exact=not (done.more or done.fault))
         return Response(_told(meant, met, done))
 
@@ -78,8 +83,19 @@ def _told(meant: Selection, found: Count, done: Done) -> dict[str, Any]:
         "refused": done.refused,
         "changed": done.changed,
         "more": done.more,
+        "cursor": cursors.sealed(f"{meant.as_of_ms} {done.until_ms} {done.place}") if done.more else None,
         "fault": bool(done.fault),
     }
+
+
+def _left_off(cursor: str | None) -> tuple[int, int, str]:
+    """As of which moment, when the next dead letter is due, and where the request before stopped."""
+    if cursor is None:
+        return 0, 0, ""
+    match = CURSOR_FORM.fullmatch(cursors.opened(cursor))
+    if match is None:
+        raise faults.wrong_cursor()
+    return int(match[1]), int(match[2]), match[3]
 
 
 def told_tasks() -> tuple[str, ...]:
@@ -99,7 +115,7 @@ def matching(
         description=BOUNDED,
         request=asked,
         answers={200: operator_shapes.Matched},
-        faults=(400, 404, 409, 413, 415),
+        faults=(404, 409),
         **said,
     )
     def post(view: MatchingView, request: Request, **kwargs: Any) -> Response:
@@ -108,9 +124,9 @@ def matching(
     return post
 
 
-def _retry(meant: Selection, *, rate: float | None = None, **how: Any) -> Done:
+def _retry(meant: Selection, *, pace: dict[str, Any], **how: Unpack[How]) -> Done:
     """Laid out at the rate at once: a request cannot wait."""
-    return retry_many(meant, pace=Pace(rate=rate, waits=False), **how)
+    return retry_many(meant, redrive=Redrive(waits=False, **pace), **how)
 
 
 class CancelMatchingView(MatchingView):

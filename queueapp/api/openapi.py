@@ -22,18 +22,19 @@ from queueapp.permissions import full
 TAG = "ductor"
 
 ALWAYS: dict[int, Any] = {
+    400: _("A field, a parameter or the body is wrong, or not known to this operation; every such name is told."),
     401: _("Who asks is not known; by the host's authentication."),
     403: _("The API is closed to whoever asks, or the action needs a permission."),
+    411: _("The body does not say its length."),
+    413: _("The body, or the arguments in it, are too large."),
+    415: _("The body is not application/json."),
     429: _("More requests, or more jobs, than are allowed; Retry-After says when to come back."),
     503: _("The store cannot be used right now; Retry-After says when to ask again."),
 }
-"""Status → meaning, of every operation."""
+"""Status → meaning, of every operation: also one that takes no body or no parameter refuses what it is sent."""
 SOMETIMES: dict[int, Any] = {
-    400: _("A field, a parameter or the body is wrong; every wrong field is named."),
     404: _("There is no such thing, or it belongs to a tenant for whom this user may not speak."),
     409: _("The state of the job, or what the Idempotency-Key stands for, does not allow it; nothing was changed."),
-    413: _("The body, or the arguments in it, are too large."),
-    415: _("The body is not application/json."),
 }
 FIELD_FAULTS: dict[str, Any] = {
     "anyOf": [

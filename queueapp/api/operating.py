@@ -18,19 +18,18 @@ from rest_framework.response import Response
 
 from queueapp import sync
 from queueapp.api import faults, operator_shapes
+from queueapp.api.actions import user_name
 from queueapp.api.grants import ALL
 from queueapp.api.requests import Obliterate, PauseTenant
 from queueapp.api.schema import Text, operation
 from queueapp.api.view import DuctorView
-from queueapp.errors import StillRunning, UnknownPool
-from queueapp.inspection.draining import left, pause
-from queueapp.inspection.obliteration import obliterate
+from queueapp.errors import Reopened, StillRunning, UnknownPool
+from queueapp.inspection.draining import left, pause_at_once
+from queueapp.inspection.obliteration import MOST_OF_REQUEST_S, obliterate
 from queueapp.names import TENANT_FORM
 from queueapp.permissions import OPERATE_POOL
 from queueapp.store import shards
 
-MOST_S = 20.0
-"""How long one request removes jobs."""
 POOL = {"pool_name": _("Name of the pool.")}
 TENANT = {"tenant_key": _("The tenant's id.")}
 
@@ -49,7 +48,7 @@ class OperatingView(DuctorView):
 
     def pausing(self, act: Callable[..., sync.Paused], pool: str, tenant: str = "", lane: str = "") -> Response:
         """Pauses or resumes, and says how it stands then."""
-        found = act(pool, tenant=tenant, lane=lane)
+        found = act(pool, tenant=tenant, lane=lane, by=user_name(self.request))
         return Response(
             {
                 "pool": pool,
@@ -89,7 +88,7 @@ def pausing_tenant(name: str, summary: Text, act: Callable[..., sync.Paused]) ->
         path=TENANT,
         request=PauseTenant,
         answers={200: operator_shapes.Paused},
-        faults=(400, 404, 413, 415),
+        faults=(404,),
         needs=OPERATE_POOL,
     )
     def post(view: OperatingView, request: Request, tenant_key: str, **kwargs: Any) -> Response:
@@ -137,7 +136,7 @@ class DrainPoolView(OperatingView):
     )
     def post(self, request: Request, pool_name: str, **kwargs: Any) -> Response:
         pool = self.whole_pool(pool_name)
-        pause(pool)
+        pause_at_once(pool, by=user_name(request))
         found = left(pool)
         return Response(
             {
@@ -159,7 +158,7 @@ class ObliteratePoolView(OperatingView):
         path=POOL,
         request=Obliterate,
         answers={200: operator_shapes.Obliterated, 202: operator_shapes.Obliterated},
-        faults=(400, 404, 409, 413, 415),
+        faults=(404, 409),
         needs=OPERATE_POOL,
         description=_("For good, in whatever state; what is configured stays. While jobs run it must be forced."),
     )
@@ -177,12 +176,22 @@ class ObliteratePoolView(OperatingView):
                 }
             )
         try:
-            done = obliterate(pool, force=asked.validated_data["force"], most_s=MOST_S)
+            force = asked.validated_data["force"]
+            done = obliterate(pool, force=force, most_s=MOST_OF_REQUEST_S, by=user_name(request))
         except StillRunning as error:
             raise faults.Refused(
                 status.HTTP_409_CONFLICT,
                 error.code,
                 gettext("Jobs of the pool run. Drain it first, or force it. Nothing was changed."),
+            ) from None
+        except Reopened as error:
+            raise faults.Refused(
+                status.HTTP_409_CONFLICT,
+                error.code,
+                gettext(
+                    "The pool was opened again before this request was through: by another one that emptied it, or "
+                    "because the store lost what it knew. Jobs may be in it. Look at them before you ask again."
+                ),
             ) from None
         return Response(
             {"pool": pool, "jobs": done.jobs, "done": done.done},

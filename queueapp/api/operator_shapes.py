@@ -19,7 +19,13 @@ class Matched(Shape):
     stopping = serializers.IntegerField(help_text=_("Of those, how many run and were told to stop."))
     refused = serializers.IntegerField(help_text=_("Another job of the same singleton waits or runs."))
     changed = serializers.IntegerField(help_text=_("How many were in another state by then, or gone."))
-    more = serializers.BooleanField(help_text=_("One request takes no more than these: ask again for the others."))
+    more = serializers.BooleanField(
+        help_text=_("One request takes no more than these, or looks no further: ask again for the others.")
+    )
+    cursor = serializers.CharField(
+        allow_null=True,
+        help_text=_("To ask again with: what follows goes on here, as of the same moment, at the same rate."),
+    )
     fault = serializers.BooleanField(help_text=_("The store went away in the middle: ask again for the others."))
 
 

@@ -24,13 +24,18 @@ class Pools(Page):
     results = PoolName(many=True)
 
 
-class OwnShare(Shape):
-    """What a tenant had of a pool in the last minutes, against what it was entitled to. No other tenant is told of."""
+class Served(Shape):
+    """What was looked at, and how many jobs of it were given to workers."""
 
     window_s = serializers.FloatField(help_text=_("Seconds that were looked at."))
     unit = serializers.CharField(help_text=_("Of cost: “ms”, or the pool's own word."))
-    state = Word("Standing", Standing, help_text=_("How the tenant stands, in one word."))
     jobs = serializers.IntegerField(help_text=_("Leases that were given."))
+
+
+class OwnShare(Served):
+    """What a tenant had of a pool in the last minutes, against what it was entitled to. No other tenant is told of."""
+
+    state = Word("Standing", Standing, help_text=_("How the tenant stands, in one word."))
     units = serializers.FloatField(help_text=_("Service, in units of cost."))
     share = serializers.FloatField(help_text=_("Of all service, 0 to 1."))
     entitled_share = serializers.FloatField(
@@ -43,13 +48,10 @@ class OwnShare(Shape):
     waits_s = Waits(help_text=_("What the jobs that started in the window had waited for, all together."))
 
 
-class Fairness(Shape):
+class Fairness(Served):
     """How a pool's service was shared out in the last minutes."""
 
-    window_s = serializers.FloatField(help_text=_("Seconds that were looked at."))
-    unit = serializers.CharField(help_text=_("Of cost: “ms”, or the pool's own word."))
     units = serializers.FloatField(help_text=_("Service of all tenants, in units of cost."))
-    jobs = serializers.IntegerField(help_text=_("Leases that were given."))
     states = serializers.DictField(
         child=serializers.IntegerField(), help_text=_("How many tenants stand so; docs/fairness.md defines the words.")
     )
@@ -67,16 +69,23 @@ class Reranking(Shape):
     total = serializers.IntegerField(help_text=_("Jobs that waited when the policy changed."))
 
 
-class Pool(Shape):
+class Counts(Shape):
+    """How many jobs there are."""
+
+    waiting = serializers.IntegerField(
+        help_text=_("Jobs that wait: pending, scheduled, parked or, where a leader dispatches, in ingress and ready.")
+    )
+    parked = serializers.IntegerField(help_text=_("Of those, jobs above a rate, until their moment comes."))
+    active = serializers.IntegerField(allow_null=True, help_text=_("Running jobs; null when they are not counted."))
+    dead = serializers.IntegerField(help_text=_("Dead letters."))
+
+
+class Pool(Counts):
     """How a pool stands: for one tenant, or as a whole for who may speak for every tenant."""
 
     name = serializers.CharField()
     tenant = serializers.CharField(allow_null=True, help_text=_("Whose jobs are counted; null for everybody's."))
     paused = serializers.BooleanField(help_text=_("Jobs are accepted but none starts."))
-    waiting = serializers.IntegerField(help_text=_("Jobs that have not begun: pending, scheduled, parked."))
-    parked = serializers.IntegerField(help_text=_("Of those, jobs above a rate, until their moment comes."))
-    dead = serializers.IntegerField(help_text=_("Dead letters."))
-    active = serializers.IntegerField(allow_null=True, help_text=_("Running jobs; null when they are not counted."))
     scheduled = serializers.IntegerField(allow_null=True, help_text=_("Of the pool as a whole, else null."))
     ended = serializers.IntegerField(allow_null=True, help_text=_("Of the pool as a whole, else null."))
     workers = serializers.IntegerField(allow_null=True, help_text=_("Of the pool as a whole, else null."))
@@ -110,16 +119,12 @@ class Pool(Shape):
     )
 
 
-class TenantBrief(Shape):
+class TenantBrief(Counts):
     """A tenant in a list."""
 
     key = serializers.CharField()
     url = serializers.URLField(help_text=_("Where to look at the tenant."))
     pool = serializers.CharField(help_text=_("Where its jobs are counted."))
-    waiting = serializers.IntegerField(help_text=_("Jobs that have not begun: pending, scheduled, parked."))
-    parked = serializers.IntegerField(help_text=_("Of those, jobs above a rate, until their moment comes."))
-    active = serializers.IntegerField(allow_null=True, help_text=_("Running jobs; null when they are not counted."))
-    dead = serializers.IntegerField(help_text=_("Dead letters."))
 
 
 class Tenants(Page):
@@ -132,7 +137,9 @@ class Limits(Shape):
     """What is configured for a tenant, or for one lane of it, in a pool."""
 
     lane = serializers.CharField(help_text=_("Empty for the tenant itself."))
-    weight = serializers.FloatField(help_text=_("Share of service next to others."))
+    weight = serializers.FloatField(
+        allow_null=True, help_text=_("Share of service next to others; null: the pool's default, of a lane 1.")
+    )
     max_in_flight = serializers.IntegerField(allow_null=True, help_text=_("Most jobs at once; null for no limit."))
     min_share = serializers.IntegerField(help_text=_("Jobs that run at once before others get a turn; 0 for none."))
     paused = serializers.BooleanField(help_text=_("Jobs are accepted but none starts."))

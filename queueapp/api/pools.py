@@ -12,8 +12,9 @@ from rest_framework.response import Response
 from queueapp.api import faults, pool_shapes
 from queueapp.api.fairness import own_share, summary
 from queueapp.api.grants import ALL
-from queueapp.api.requests import OfTenant, PageQuery
+from queueapp.api.requests import PageQuery, TenantQuery
 from queueapp.api.schema import operation
+from queueapp.api.tenants import counts
 from queueapp.api.view import DuctorView
 from queueapp.errors import UnknownPool
 from queueapp.inspection.fairness import certificate
@@ -26,7 +27,7 @@ from queueapp.producer.discovery import load_tasks, registry
 class PoolsView(DuctorView):
     """`GET pools/`: by name. Who may speak for some tenants sees those in which the tasks of the API run."""
 
-    @operation("ductor_pools_list", _("List pools"), query=PageQuery, answers={200: pool_shapes.Pools}, faults=(400,))
+    @operation("ductor_pools_list", _("List pools"), query=PageQuery, answers={200: pool_shapes.Pools})
     def get(self, request: Request, **kwargs: Any) -> Response:
         query = self.asked(PageQuery)
         names = declared_pools() if self.tenants is ALL else _pools_of_api()
@@ -43,12 +44,12 @@ class PoolView(DuctorView):
         "ductor_pools_look",
         _("Look at a pool"),
         path={"pool_name": _("Name of the pool.")},
-        query=OfTenant,
+        query=TenantQuery,
         answers={200: pool_shapes.Pool},
-        faults=(400, 404),
+        faults=(404,),
     )
     def get(self, request: Request, pool_name: str, **kwargs: Any) -> Response:
-        tenant = self.one_tenant(self.asked(OfTenant).get("tenant"))
+        tenant = self.one_tenant(self.asked(TenantQuery).get("tenant"))
         try:
             self.pool(pool_name)
         except UnknownPool:
@@ -60,11 +61,8 @@ class PoolView(DuctorView):
                     "name": pool_name,
                     "tenant": None,
                     "paused": status.paused,
-                    "waiting": status.waiting,
-                    "dead": status.dead,
-                    "active": status.active,
+                    **counts(status),
                     "scheduled": status.scheduled,
-                    "parked": status.parked,
                     "ended": status.ended,
                     "workers": sum(worker.live for worker in status.workers),
                     "policy": status.policy,
@@ -85,10 +83,7 @@ class PoolView(DuctorView):
                 "name": pool_name,
                 "tenant": tenant,
                 "paused": status.paused,
-                "waiting": seen.waiting,
-                "parked": seen.parked,
-                "dead": seen.dead,
-                "active": seen.active,
+                **counts(seen),
                 **dict.fromkeys(OF_POOL),
                 "own_share": own_share(certificate(pool_name, tenants=[tenant]), tenant),
             }

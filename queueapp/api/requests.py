@@ -1,10 +1,11 @@
-"""The shape of every request: bodies and query parameters. What is unknown is refused by name, never ignored."""
+"""The shape of every request: bodies and query parameters. What is unknown is refused by name, never ignored: of every
+request by `view.DuctorView.initial`, of the items of a bulk request by `Strict` itself.
+"""
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django.http import QueryDict
@@ -12,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
 from queueapp.api.faults import shown
-from queueapp.api.fields import Flag, Moment, Name, Names, Seconds, Text, WholeNumber, Word
+from queueapp.api.fields import Digits, Flag, Moment, Name, Names, Seconds, Text, WholeNumber, Word
 from queueapp.codec import encode_arguments
 from queueapp.conf import DEFAULT_POOL
 from queueapp.inspection.bulk import RATE
@@ -20,11 +21,13 @@ from queueapp.names import LANE_FORM, POOL_FORM, TASK_FORM, TENANT_FORM
 from queueapp.policies.protocol import PRIORITY_MAX, PRIORITY_MIN
 from queueapp.producer.discovery import load_tasks, registry
 from queueapp.producer.options import DELAY_MAX_S, EXPIRES_MAX_S
+from queueapp.producer.signatures import misfit
 from queueapp.producer.task import DuctorTask
 from queueapp.states import State
 
 TASK_NAME_MAX = 512
 IDEMPOTENCY_KEY_MAX = 255
+NOTE_MAX = 2_000
 BULK_MAX = 100
 """Most jobs of one bulk request, and most dead letters of one request to retry them."""
 PAGE_SIZE = 50
@@ -37,6 +40,7 @@ ID_FORM = re.compile(r"[A-Za-z0-9._-]{1,64}")
 GROUP_FORM = re.compile(r"[0-9a-f]{12}")
 CURSOR_REMEDY = _("This is no cursor of ours: take “next” of the page before.")
 CURSOR_FORM = re.compile(r"[A-Za-z0-9.,:@_-]{1,200}")
+PLACE_FORM = re.compile(r"[A-Za-z0-9_-]{1,800}")
 
 
 def idempotency_key(key: str | None) -> str | None:
@@ -49,24 +53,70 @@ def idempotency_key(key: str | None) -> str | None:
 
 
 class Strict(serializers.Serializer[dict[str, Any]]):
-    """Refuses unknown fields by name, so that a misspelt one is not ignored."""
+    """Refuses unknown fields by name, so that a misspelt one is not ignored. Itself it knows none: no body."""
+
+    unknown: Any = _("Unknown field; known are: %(known)s.")
+
+    def refuse_unknown(self, given: Collection[str]) -> None:
+        """Raises ValidationError for the names that are none of ours; says which are."""
+        if names := sorted(set(given) - set(self.fields)) if given else ():
+            known = ", ".join(self.fields) or _("none")
+            raise serializers.ValidationError({shown(name): [self.unknown % {"known": known}] for name in names[:20]})
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         if isinstance(data, Mapping):
-            unknown = sorted(set(data) - set(self.fields))
-            if unknown:
-                known = ", ".join(self.fields) or _("none")
-                raise serializers.ValidationError(
-                    {
-                        shown(name): [_("Unknown field; known are: %(known)s.") % {"known": known}]
-                        for name in unknown[:20]
-                    }
-                )
+            self.refuse_unknown(data)
         values: dict[str, Any] = super().to_internal_value(data)
         return values
 
 
-class JobRequest(Strict):
+class OfPool(Strict):
+    """What is about one pool."""
+
+    pool = Name(POOL_FORM, POOL_REMEDY, required=False, default=DEFAULT_POOL, help_text=_("Name of the pool."))
+
+
+class OfTenant(Strict):
+    """What is about one tenant, or all for whom one may speak."""
+
+    tenant = Name(
+        TENANT_FORM,
+        TENANT_REMEDY,
+        required=False,
+        help_text=_(
+            "For whom. Whoever may speak for one tenant need not say; who may for all and does not, means all."
+        ),
+    )
+
+
+class OfLane(Strict):
+    """What may be about one lane."""
+
+    lane = Name(LANE_FORM, _("A lane has up to 64 of A–Z, a–z, 0–9 and “. _ : @ -”."), required=False)
+
+
+class OfTask(Strict):
+    """What may be about the jobs of one task."""
+
+    task = Name(
+        TASK_FORM,
+        TASK_REMEDY,
+        required=False,
+        max_length=TASK_NAME_MAX,
+        help_text=_("Only jobs of the task of this name."),
+    )
+
+
+class OfDeath(Strict):
+    """What may be about dead letters of one kind."""
+
+    reason = Text(required=False, max_length=64, help_text=_("Only those that died of this."))
+    group = Name(
+        GROUP_FORM, _("A group has 12 of 0–9 and a–f."), required=False, help_text=_("Only those of this group.")
+    )
+
+
+class JobRequest(OfLane):
     """A job to start."""
 
     task = Text(max_length=TASK_NAME_MAX, help_text=_("Dotted name of a task that is declared with api=True."))
@@ -79,7 +129,6 @@ class JobRequest(Strict):
         help_text=_("For whom; needed only by those who may speak for several."),
     )
     pool = Name(POOL_FORM, POOL_REMEDY, required=False, help_text=_("The task's own unless named."))
-    lane = Name(LANE_FORM, _("A lane has up to 64 of A–Z, a–z, 0–9 and “. _ : @ -”."), required=False)
     priority = WholeNumber(
         required=False, min_value=PRIORITY_MIN, max_value=PRIORITY_MAX, help_text=_("Larger is sooner.")
     )
@@ -123,15 +172,26 @@ class JobRequest(Strict):
             raise serializers.ValidationError({"delay": [_("A job has a delay or run_after, not both.")]})
         # First what JSON text can carry at all (NaN, depth, lone surrogates): errors from here name field and path.
         encode_arguments(attrs["args"], attrs["kwargs"])
-        # A task that takes its context gets it first, from the worker.
-        context = (None,) if task.takes_context else ()
-        try:
-            inspect.signature(task.func).bind(*context, *attrs["args"], **attrs["kwargs"])
-        except TypeError as error:
+        if why := misfit(task, attrs["args"], attrs["kwargs"]):
             raise serializers.ValidationError(
-                {"kwargs": [_("The arguments do not fit the task: %(error)s.") % {"error": str(error)[:200]}]}
-            ) from None
+                {"kwargs": [_("The arguments do not fit the task: %(error)s.") % {"error": why[:200]}]}
+            )
         return attrs
+
+
+class EditArguments(Strict):
+    """Other arguments for a dead letter."""
+
+    args = serializers.ListField(required=False, help_text=_("All of them; as they are unless named."))
+    kwargs = serializers.DictField(required=False, help_text=_("All of them; as they are unless named."))
+    edits = WholeNumber(
+        min_value=0, help_text=_("How often it has been edited, as you know it: another number changes nothing.")
+    )
+    retry = Flag(required=False, default=False, help_text=_("Send it back to work then, with fresh budgets."))
+    dry_run = Flag(required=False, default=False, help_text=_("Only say what would change."))
+    note = Text(required=False, max_length=NOTE_MAX, help_text=_("Why; kept with who did it."))
+
+    validate_kwargs = JobRequest.validate_kwargs
 
 
 class BulkJob(JobRequest):
@@ -161,33 +221,24 @@ class Ids(Strict):
     ids = Names(child=Name(ID_FORM, _("An id has A–Z, a–z, 0–9 and “. _ -”.")), min_length=1, max_length=BULK_MAX)
 
 
-class Matching(Strict):
+class Matching(OfPool, OfTenant, OfLane, OfTask):
     """All jobs of a pool that have this in common. What is not named is no condition."""
 
-    pool = Name(POOL_FORM, POOL_REMEDY, required=False, default=DEFAULT_POOL, help_text=_("Name of the pool."))
-    tenant = Name(
-        TENANT_FORM,
-        TENANT_REMEDY,
-        required=False,
-        help_text=_(
-            "For whom. Whoever may speak for one tenant need not say; who may for all and does not, means all."
-        ),
-    )
-    lane = Name(LANE_FORM, _("A lane has up to 64 of A–Z, a–z, 0–9 and “. _ : @ -”."), required=False)
-    task = Name(
-        TASK_FORM,
-        TASK_REMEDY,
-        required=False,
-        max_length=TASK_NAME_MAX,
-        help_text=_("Only jobs of the task of this name."),
-    )
     as_of = Moment(
         required=False,
         help_text=_("Jobs that came later are left alone, with its offset. Now, unless named; the answer tells it."),
     )
     dry_run = Flag(required=False, default=False, help_text=_("Only count."))
     expected = WholeNumber(
-        required=False, min_value=0, help_text=_("How many match, as you know it: another number changes nothing.")
+        required=False,
+        min_value=0,
+        help_text=_("How many match, where you know it exactly: more than that change nothing."),
+    )
+    cursor = Name(
+        PLACE_FORM,
+        _("This is no cursor of ours: take “cursor” of the answer before."),
+        required=False,
+        help_text=_("To go on: “cursor” of the answer before, with the same conditions. It says “as_of”, too."),
     )
 
 
@@ -202,13 +253,8 @@ class CancelMatching(Matching):
     )
 
 
-class DeadMatching(Matching):
+class DeadMatching(Matching, OfDeath):
     """Which dead letters."""
-
-    reason = Text(required=False, max_length=64, help_text=_("Only those that died of this."))
-    group = Name(
-        GROUP_FORM, _("A group has 12 of 0–9 and a–f."), required=False, help_text=_("Only those of this group.")
-    )
 
 
 class RetryMatching(DeadMatching):
@@ -222,11 +268,8 @@ class RetryMatching(DeadMatching):
     )
 
 
-class PauseTenant(Strict):
+class PauseTenant(OfPool, OfLane):
     """Which pool, and perhaps which lane, of the tenant."""
-
-    pool = Name(POOL_FORM, POOL_REMEDY, required=False, default=DEFAULT_POOL, help_text=_("Name of the pool."))
-    lane = Name(LANE_FORM, _("A lane has up to 64 of A–Z, a–z, 0–9 and “. _ : @ -”."), required=False)
 
 
 class Obliterate(Strict):
@@ -241,7 +284,9 @@ class Obliterate(Strict):
 
 
 class Query(Strict):
-    """Parameters of a query; each at most once."""
+    """Parameters of a query; each at most once. Itself it knows none."""
+
+    unknown = _("Unknown parameter; known are: %(known)s.")
 
     def __init__(self, *, given: QueryDict | None = None, **kwargs: Any) -> None:
         if given is not None:
@@ -253,7 +298,7 @@ class PageQuery(Query):
     """Which page of a list."""
 
     cursor = Name(CURSOR_FORM, CURSOR_REMEDY, required=False, help_text=_("From “next” of the page before."))
-    page_size = serializers.IntegerField(
+    page_size = Digits(
         required=False, default=PAGE_SIZE, min_value=1, help_text=_("At most %(most)d are given.") % {"most": PAGE_MAX}
     )
 
@@ -261,46 +306,22 @@ class PageQuery(Query):
         return min(size, PAGE_MAX)
 
 
-class OfPool(Query):
-    """Which pool, and for whom."""
-
-    pool = Name(POOL_FORM, POOL_REMEDY, required=False, default=DEFAULT_POOL, help_text=_("Name of the pool."))
+class PoolQuery(Query, OfPool):
+    """Which pool."""
 
 
-class OfTenant(Query):
+class TenantQuery(Query, OfTenant):
     """For whom."""
 
-    tenant = Name(
-        TENANT_FORM,
-        TENANT_REMEDY,
-        required=False,
-        help_text=_("For whom. Whoever may speak for one tenant need not say; who may for all and does not, sees all."),
-    )
 
-
-class JobsQuery(PageQuery, OfPool, OfTenant):
+class JobsQuery(PageQuery, OfPool, OfTenant, OfTask):
     """Which jobs."""
 
     state = Word("State", State, required=False, default=State.PENDING.value, help_text=_("Which jobs."))
-    task = Name(
-        TASK_FORM,
-        TASK_REMEDY,
-        required=False,
-        max_length=TASK_NAME_MAX,
-        help_text=_("Only jobs of the task of this name."),
-    )
 
 
-class DeadLettersQuery(PageQuery, OfPool, OfTenant):
+class DeadLettersQuery(PageQuery, OfPool, OfTenant, OfTask, OfDeath):
     """Which dead letters."""
-
-    task = Name(
-        TASK_FORM, TASK_REMEDY, required=False, max_length=TASK_NAME_MAX, help_text=_("Only of the task of this name.")
-    )
-    reason = Text(required=False, max_length=64, help_text=_("Only those that died of this."))
-    group = Name(
-        GROUP_FORM, _("A group has 12 of 0–9 and a–f."), required=False, help_text=_("Only those of this group.")
-    )
 
 
 class TenantsQuery(PageQuery, OfPool):

@@ -68,7 +68,6 @@ class SchedulesView(SchedulesOf):
         _("List schedules"),
         query=PageQuery,
         answers={200: schedule_shapes.Schedules},
-        faults=(400,),
     )
     def get(self, request: Request, **kwargs: Any) -> Response:
         query = self.asked(PageQuery)

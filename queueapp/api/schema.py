@@ -17,6 +17,8 @@ from rest_framework.schemas.inspectors import DefaultSchema, ViewInspector
 from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
+from queueapp.api.requests import Query, Strict
+
 F = TypeVar("F", bound=Callable[..., Any])
 Shape = type[BaseSerializer[Any]]
 Text = str | Promise
@@ -30,8 +32,10 @@ class Operation:
     """The id of the operation."""
     summary: Text
     description: Text = ""
-    request: Shape | None = None
-    query: Shape | None = None
+    request: type[Strict] | None = None
+    """The fields of its body; None: it takes no body."""
+    query: type[Query] | None = None
+    """Its parameters; None: it takes none."""
     headers: Mapping[str, Text] = field(default_factory=dict)
     """Name of a header of the request → its meaning."""
     path: Mapping[str, Text] = field(default_factory=dict)
@@ -66,12 +70,17 @@ def operation_of(view: type[APIView], method: str) -> Operation:
     return _said[unwrap(getattr(view, method.lower()))]
 
 
+def handled(view: type[APIView], method: str) -> Operation | None:
+    """What a request of this method does; None: nothing, it is answered 405."""
+    name = "GET" if method == "HEAD" else method
+    return operation_of(view, name) if name != "OPTIONS" and hasattr(view, name.lower()) else None
+
+
 def needed(view: type[APIView], method: str, *, operator: bool) -> str:
     """The permission of ours without which this method is refused; "" for none. `operator`: speaks for every tenant."""
-    name = "GET" if method == "HEAD" else method
-    if not hasattr(view, name.lower()) or name == "OPTIONS":
-        return ""  # nothing is done: 405
-    said = operation_of(view, name)
+    said = handled(view, method)
+    if said is None:
+        return ""
     return said.needs or (said.operator_needs if operator else "")
 
 

@@ -1,5 +1,6 @@
-"""What the shapes of all answers have in common, and those of refusals, for the OpenAPI document. Shapes of jobs, pools
-and schedules stand beside it; views and `answers` fill them, and a test compares the two.
+"""What the shapes of all answers have in common, and those of refusals, for the OpenAPI document. Shapes of jobs, of
+pools, of schedules and of what operators are told stand beside it; views and `answers` fill them, and a test compares
+the two.
 """
 
 from __future__ import annotations

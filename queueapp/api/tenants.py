@@ -14,10 +14,11 @@ from rest_framework.response import Response
 from queueapp.api import faults, pool_shapes
 from queueapp.api.fairness import own_share
 from queueapp.api.grants import ALL
-from queueapp.api.requests import OfPool, TenantsQuery
+from queueapp.api.requests import PoolQuery, TenantsQuery
 from queueapp.api.schema import operation
 from queueapp.api.view import DuctorView
 from queueapp.inspection.fairness import certificate
+from queueapp.inspection.overview import PoolStatus
 from queueapp.inspection.tenants import SeenTenant, seen_tenants, tenants_in
 from queueapp.models import Tenant, TenantLimits
 from queueapp.names import TENANT_FORM
@@ -26,9 +27,7 @@ from queueapp.names import TENANT_FORM
 class TenantsView(DuctorView):
     """`GET tenants/`: one's own by key; every tenant that the pool has seen for who may speak for all."""
 
-    @operation(
-        "ductor_tenants_list", _("List tenants"), query=TenantsQuery, answers={200: pool_shapes.Tenants}, faults=(400,)
-    )
+    @operation("ductor_tenants_list", _("List tenants"), query=TenantsQuery, answers={200: pool_shapes.Tenants})
     def get(self, request: Request, **kwargs: Any) -> Response:
         query = self.asked(TenantsQuery)
         pool, size, cursor = self.pool(query["pool"]), query["page_size"], query.get("cursor")
@@ -54,14 +53,14 @@ class TenantView(DuctorView):
         "ductor_tenants_look",
         _("Look at a tenant"),
         path={"tenant_key": _("The tenant's id.")},
-        query=OfPool,
+        query=PoolQuery,
         answers={200: pool_shapes.Tenant},
-        faults=(400, 404),
+        faults=(404,),
     )
     def get(self, request: Request, tenant_key: str, **kwargs: Any) -> Response:
         if tenant_key not in self.tenants or not TENANT_FORM.fullmatch(tenant_key):
             raise faults.not_found()
-        pool = self.pool(self.asked(OfPool)["pool"])
+        pool = self.pool(self.asked(PoolQuery)["pool"])
         [seen] = tenants_in(pool, [tenant_key])
         limits = TenantLimits.objects.filter(tenant__key=tenant_key, pool__name=pool).order_by("lane")
         return Response(
@@ -85,15 +84,12 @@ LIMITS_MAX = 1_000
 
 def brief(seen: SeenTenant, pool: str, url: str) -> dict[str, Any]:
     """A tenant in a list."""
-    return {
-        "key": seen.key,
-        "url": url,
-        "pool": pool,
-        "waiting": seen.waiting,
-        "parked": seen.parked,
-        "active": seen.active,
-        "dead": seen.dead,
-    }
+    return {"key": seen.key, "url": url, "pool": pool, **counts(seen)}
+
+
+def counts(seen: SeenTenant | PoolStatus) -> dict[str, Any]:
+    """How many jobs a tenant has in a pool, or the pool as a whole."""
+    return {name: getattr(seen, name) for name in ("waiting", "parked", "active", "dead")}
 
 
 def _offset(cursor: str | None) -> int:

@@ -11,6 +11,7 @@ from django.urls import path
 from queueapp.api.actions import CancelView, DiscardLetterView, RetryLettersView, RetryLetterView, RetryView
 from queueapp.api.bulk import BulkView
 from queueapp.api.deadletters import DeadLettersView, DeadLetterView
+from queueapp.api.editing import EditLetterView
 from queueapp.api.jobs import JobsView, JobView, ResultView, WhyView
 from queueapp.api.matching import CancelMatchingView, DiscardMatchingView, RetryMatchingView
 from queueapp.api.operating import (
@@ -52,6 +53,7 @@ ROUTES: dict[str, tuple[str, type[DuctorView]]] = {
     "dead-letters-retry-matching": ("dead-letters/retry-matching/", RetryMatchingView),
     "dead-letters-discard-matching": ("dead-letters/discard-matching/", DiscardMatchingView),
     "dead-letter": ("dead-letters/<str:job_id>/", DeadLetterView),
+    "dead-letter-edit": ("dead-letters/<str:job_id>/edit/", EditLetterView),
     "dead-letter-retry": ("dead-letters/<str:job_id>/retry/", RetryLetterView),
     "dead-letter-discard": ("dead-letters/<str:job_id>/discard/", DiscardLetterView),
     "pools": ("pools/", PoolsView),

@@ -19,9 +19,9 @@ from rest_framework.views import APIView
 
 from queueapp.api import faults
 from queueapp.api.grants import ALL, Tenants, signed_in, tenants_of
-from queueapp.api.parser import StrictJSONParser
-from queueapp.api.requests import Query
-from queueapp.api.schema import inspector, needed
+from queueapp.api.parser import StrictJSONParser, require_length
+from queueapp.api.requests import Query, Strict
+from queueapp.api.schema import handled, inspector, needed
 from queueapp.api.throttles import ACT, READ, TenantRate
 from queueapp.errors import UnknownPool
 from queueapp.inspection.jobs import JobView, find_job
@@ -99,6 +99,16 @@ class DuctorView(APIView):
         return user is not None and bool(user.has_perm(full(permission)))
 
     # -- what is asked for -----------------------------------------------------------------------------------------
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Once it is known who asks. What an operation does not know it must not do without: refused here, for all."""
+        super().initial(request, *args, **kwargs)
+        said = handled(type(self), request.method or "")
+        if said is None:
+            return
+        (said.query or Query)().refuse_unknown(request.GET)
+        require_length(request)
+        (said.request or Strict)().refuse_unknown(request.data)
 
     def job(self, job_id: str) -> JobView:
         """The job of this id. 404 for every other: unknown, another tenant's, or of a task that is not for the API."""

@@ -5,12 +5,14 @@ The experiments themselves are imported when they run: they bring tasks and mode
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from queueapp.bench.harness import Progress, Report
+from queueapp.bench.peers.roster import chosen
 from queueapp.bench.workloads import WORKLOADS
 from queueapp.cli.command import number, whole
 from queueapp.policies.registry import DIRECT, POLICIES
@@ -26,6 +28,28 @@ class Option:
     help: str
     read: Callable[[str], Any] = str
     choices: Sequence[str] | None = None
+    alone: Any = None
+    """What the option means without a value; with False as default it takes none."""
+
+    def words(self, value: Any) -> list[str]:
+        """The words of a command line that give it this value."""
+        if value is None or value is False:
+            return []
+        return [f"--{self.name}"] if value is True else [f"--{self.name}", str(value)]
+
+    def reading(self) -> dict[str, Any]:
+        """How argparse is to read it."""
+        if self.default is False:
+            return {"action": "store_true", "help": self.help}
+        told = "" if self.default is None else f" (default: {self.default})"
+        return {
+            "type": self.read,
+            "default": self.default,
+            "choices": self.choices,
+            "metavar": None if self.choices else "N" if self.alone is None else "A,B",
+            "help": self.help + told,
+            **({} if self.alone is None else {"nargs": "?", "const": self.alone}),
+        }
 
 
 Run = Callable[[Report, Mapping[str, Any], Progress, Path | None], None]
@@ -48,10 +72,20 @@ def _memory(report: Report, options: Mapping[str, Any], progress: Progress, dire
 
 
 def _throughput(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
-    from queueapp.bench.experiments import throughput
+    from queueapp.bench.experiments import peers, throughput
 
     assert directory is not None
     client = connection.commands()
+    if options["peers"] or options["prepare"]:
+        plan = peers.Plan(
+            peers=options["peers"] or "all",
+            aof=options["aof"],
+            rounds=options["rounds"],
+            seconds=options["seconds"],
+            prepare=options["prepare"],
+        )
+        peers.run(report, client, progress, directory, plan)
+        return
     throughput.run(
         report,
         client,
@@ -61,6 +95,21 @@ def _throughput(report: Report, options: Mapping[str, Any], progress: Progress, 
         starts=options["starts"],
         dispatch=options["dispatch"],
     )
+
+
+def _peers(text: str) -> str:
+    try:
+        chosen(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
+    return text
+
+
+def _coroutines(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
+    from queueapp.bench.experiments import coroutines
+
+    assert directory is not None
+    coroutines.run(report, connection.commands(), progress, directory, **options)
 
 
 def _walk(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
@@ -102,8 +151,45 @@ EXPERIMENTS: dict[str, Experiment] = {
                 choices=("direct", "scheduled", "none"),
                 help="who chooses: the store, a leader, or nobody (jobs run as they come: the control arm)",
             ),
+            Option(
+                name="peers",
+                default=None,
+                alone="all",
+                read=_peers,
+                help="measure other queues beside it instead, in turn: all that are known, or those named",
+            ),
+            Option(
+                name="prepare", default=False, help="only install the peers, in environments of their own in .bench"
+            ),
+            Option(
+                name="aof",
+                default="both",
+                choices=("on", "off", "both"),
+                help="with --peers: the server's append-only file",
+            ),
+            Option(
+                name="rounds",
+                default=4,
+                read=whole(1, 100),
+                help="with --peers: measurements of a figure; the first is dropped",
+            ),
+            Option(
+                name="seconds",
+                default=2.0,
+                read=number(0.1, 60),
+                help="with --peers: how long one of them should take, about",
+            ),
         ),
         run=_throughput,
+    ),
+    "coroutines": Experiment(
+        help="asynchronous bodies beside functions in threads, and thousands that wait at once",
+        options=(
+            Option(name="jobs", default=20_000, read=whole(100, 10_000_000), help="no-op jobs of a round"),
+            Option(name="sleeping", default=2_000, read=whole(1, 100_000), help="jobs that sleep for a second at once"),
+            Option(name="rounds", default=3, read=whole(1, 100), help="rounds of each kind, in turn"),
+        ),
+        run=_coroutines,
     ),
     "walk": Experiment(
         help="time of a dispatch: few and many tenants, few and many waiting jobs, no and many blocked tenants",

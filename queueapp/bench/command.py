@@ -28,7 +28,8 @@ class BenchCommand:
 
     def arguments(self) -> list[str]:
         """The same command once more, for `python -m django`."""
-        words = [word for name, value in self.options.items() for word in (f"--{name}", str(value))]
+        options = EXPERIMENTS[self.bench].options
+        words = [word for one in options if one.name in self.options for word in one.words(self.options[one.name])]
         return ["ductor_bench", self.bench, *words, *(["--json", str(self.json)] if self.json else [])]
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from queueapp.bench.waiting import until
 from queueapp.scheduler.leading import DispatchThread
 from queueapp.scheduler.loop import Scheduler
 from queueapp.store import connection, shards
@@ -43,11 +44,11 @@ def dispatched(pools: Sequence[str], way: str, policy: str = "tiered") -> Iterat
     thread = threading.Thread(target=scheduler.run, name="bench-scheduler", daemon=True)
     thread.start()
     try:
-        end = time.monotonic() + LEADS_WITHIN_S
-        while not (len(scheduler.leading()) == len(pools) and all(scheduler.leading().values())):
-            if time.monotonic() > end:
-                raise TimeoutError(f"Nobody leads {', '.join(pools)} within {LEADS_WITHIN_S:g} s.")
-            time.sleep(0.01)
+        until(
+            lambda: len(scheduler.leading()) == len(pools) and all(scheduler.leading().values()),
+            lambda: f"Nobody leads {', '.join(pools)} within {LEADS_WITHIN_S:g} s.",
+            within_s=LEADS_WITHIN_S,
+        )
         yield
     finally:
         scheduler.stop()

@@ -5,25 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from queueapp.bench.waiting import until
 from queueapp.store.reads import Reads
 
-START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
-LOOK_S = 0.005
-
-
-def until(holds: Callable[[], bool], otherwise: str) -> None:
-    """Looks until it holds. Raises RuntimeError when that takes too long."""
-    end = time.monotonic() + START_TIMEOUT_S
-    while not holds():
-        if time.monotonic() > end:
-            raise RuntimeError(otherwise)
-        time.sleep(LOOK_S)
 
 
 class SchedulerProcess:
@@ -62,9 +51,8 @@ class SchedulerProcess:
         self._process.wait()
 
     def _await(self, holds: Callable[[], bool]) -> None:
-        end = time.monotonic() + START_TIMEOUT_S
-        while not holds():
-            if self._process.poll() is not None or time.monotonic() > end:
-                said = self._log.read_text(errors="replace")[-2000:]
-                raise RuntimeError(f"The scheduler {self.name} did not get that far. It said:\n{said}")
-            time.sleep(LOOK_S)
+        until(holds, self._said, goes_on=lambda: self._process.poll() is None)
+
+    def _said(self) -> str:
+        said = self._log.read_text(errors="replace")[-2000:]
+        return f"The scheduler {self.name} did not get that far. It said:\n{said}"

@@ -32,5 +32,5 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 TASKS = {"default": {"BACKEND": "queueapp.backend.DuctorBackend"}}
 DUCTOR: dict[str, Any] = {
     "REDIS_URL": os.environ["REDIS_URL"],
-    "POOLS": {"bench": {}, "bench-held": {}, "bench-scripts": {}, "bench-start": {}},
+    "POOLS": {"bench": {}, "bench-async": {}, "bench-held": {}, "bench-scripts": {}, "bench-start": {}},
 }

@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from queueapp import task
+from queueapp.bench.peers.drivers import marks
 from queueapp.worker.context import JobContext
 
 
 @task(queue_name="bench")
 def noop(number: int = 0) -> None:
     """Nothing: what is left is the queue's own cost."""
+
+
+@task(queue_name="bench-async")
+async def anoop() -> None:
+    """As `noop`, on the event loop."""
+
+
+@task(queue_name="bench-async")
+async def asleep() -> float:
+    """Waits for a second, as a call to somewhere does; when it ended."""
+    await asyncio.sleep(1)
+    return time.time()
+
+
+@task(queue_name="bench")
+def marked(number: int, ms: int) -> None:
+    """What the drivers of other queues run, too: says when it began, and sleeps."""
+    marks.body(number, ms)
+
+
+@task(queue_name="bench")
+async def amarked(number: int, ms: int) -> None:
+    """The same as a coroutine."""
+    await marks.async_body(number, ms)
 
 
 @task(queue_name="bench-held", takes_context=True, max_crashes=1_000)

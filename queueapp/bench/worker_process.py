@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from queueapp.bench.waiting import until
 from queueapp.store import shards
 
-START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 
 
 @contextmanager
-def worker(pool: str, *, slots: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def worker(pool: str, *, slots: int, log: Path, coroutines: int = 0) -> Iterator[subprocess.Popen[bytes]]:
     """A worker of `pool` that has made itself known; stopped gracefully at the end. What it says goes to `log`."""
     command = [sys.executable, "-m", "django", "ductor_worker", "--pool", pool, "--slots", str(slots), "--no-reload"]
+    command += ["--coroutines", str(coroutines)]
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
     try:
@@ -34,9 +34,9 @@ def worker(pool: str, *, slots: int, log: Path) -> Iterator[subprocess.Popen[byt
 
 
 def _await_registration(pool: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + START_TIMEOUT_S
     pid = str(process.pid)
-    while not any(entry.info.get("pid") == pid for entry in shards.reads(pool).overview().workers):
-        if process.poll() is not None or time.monotonic() > end:
-            raise RuntimeError(f"The worker did not start. It said:\n{log.read_text(errors='replace')[-2000:]}")
-        time.sleep(0.02)
+    until(
+        lambda: any(entry.info.get("pid") == pid for entry in shards.reads(pool).overview().workers),
+        lambda: f"The worker did not start. It said:\n{log.read_text(errors='replace')[-2000:]}",
+        goes_on=lambda: process.poll() is None,
+    )

@@ -7,14 +7,13 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from queueapp.cli import bulk
+from queueapp.cli import acting
 from queueapp.cli.command import names, whole
 from queueapp.cli.console import Console
 from queueapp.inspection.bulk import cancel_many
 from queueapp.inspection.selection import NOT_ENDED, Selection
-from queueapp.states import State
 
-VERB = bulk.Verb(name="cancel", what="job", do=cancel_many)
+VERB = acting.Verb(name="cancel", what="job", do=cancel_many)
 
 
 def add_parser(verbs: Any) -> None:
@@ -35,28 +34,20 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--as-of", type=whole(0, 10**14), default=0, metavar="MS", help="only what was submitted by then (default: now)"
     )
-    bulk.asking_options(parser)
+    acting.asking_options(parser)
 
 
 def run(options: Mapping[str, Any], console: Console) -> str:
     """What to print in the end."""
     if options["ids"]:
-        return bulk.act_on_ids(VERB, options, console)
+        return acting.act_on_ids(VERB, options, console)
     conditions = {name: options[name] for name in ("tenant", "lane")}
     tasks = (options["task"],) if options["task"] else ()
     if not (options["everything"] or options["state"] or tasks or any(conditions.values())):
         raise CommandError("Say which: ids, or --tenant, --lane, --task, --state, or --all.")
-    states = _states(options["state"])
+    states = acting.states(options["state"], NOT_ENDED, "that can be cancelled")
     selections = [
         Selection(pool=pool, states=states, tasks=tasks, as_of_ms=options["as_of"], **conditions)
-        for pool in bulk.pools(options["pool"])
+        for pool in acting.pools(options["pool"])
     ]
-    return bulk.act(VERB, selections, options, console)
-
-
-def _states(named: list[str]) -> tuple[State, ...]:
-    known = {state.value: state for state in NOT_ENDED}
-    for name in named:
-        if name not in known:
-            raise CommandError(f"{name!r} is no state that can be cancelled; there are {', '.join(known)}.")
-    return tuple(known[name] for name in named) or NOT_ENDED
+    return acting.act(VERB, selections, options, console)

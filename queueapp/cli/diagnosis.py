@@ -8,7 +8,7 @@ credentials.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.core import checks
 from django.db import Error as DatabaseError
@@ -25,12 +25,18 @@ from queueapp.monitoring.health import database_fault
 from queueapp.producer import discovery, outbox
 from queueapp.store import connection, examination, shards, upgrades
 from queueapp.store.fitness import Remark
+from queueapp.store.reads import Reads
 from queueapp.store.safety import check_scripts
+from queueapp.store.unknown import given_back
 from queueapp.sync import installation, seen_pools
 
 STUCK_MINUTES = 5
 HEADS = 50
 """Jobs that would run next, whose tasks are looked up."""
+DEPLOY = (
+    "Deploy the code that has them, or name them in `aliases` of the task that took their place; after "
+    "UNKNOWN_TASK_GRACE they are dead letters."
+)
 SILENCED = frozenset({checks.DEBUG, checks.INFO})
 
 
@@ -148,17 +154,7 @@ def _pool(pool: str) -> Iterator[Remark]:
                 remedy=f"`manage.py ductor fsck {pool}` names those that are kept.",
             )
         )
-    unknown = sorted(_unknown_tasks(pool))
-    if unknown:
-        notes.append(
-            Remark(
-                check=check,
-                level="warning",
-                text=f"Jobs that would run next have tasks that this code does not know: {', '.join(unknown)}.",
-                remedy="Deploy the code that has them, or name them in `aliases` of the task that took their place; "
-                "after UNKNOWN_TASK_GRACE they are dead letters.",
-            )
-        )
+    notes += _tasks(pool, live=any(worker.live for worker in seen.workers))
     yield from notes
     if not notes:
         live = sum(worker.live for worker in seen.workers)
@@ -167,9 +163,37 @@ def _pool(pool: str) -> Iterator[Remark]:
         )
 
 
-def _unknown_tasks(pool: str) -> set[str]:
-    """Of the jobs that would be leased next."""
+def _tasks(pool: str, *, live: bool) -> list[Remark]:
+    """Tasks that nobody knows. Workers know best, once they have met a job; until then this process's code is asked,
+    which may be another one than theirs."""
     reads = shards.reads(pool)
+    said = given_back(reads)
+    found = [
+        Remark(
+            check=f"pool {pool}",
+            level="warning",
+            text=f"Workers give jobs of {name} back, because those that have met them do not know this task, since "
+            f"{datetime.fromtimestamp(since_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC.",
+            remedy=DEPLOY,
+        )
+        for name, since_ms in sorted(said.items())
+    ]
+    strange = sorted(_unknown_here(reads) - said.keys())
+    if strange:
+        found.append(
+            Remark(
+                check=f"pool {pool}",
+                level="note" if live else "warning",
+                text=f"Jobs that would run next have tasks that this code does not know: {', '.join(strange)}."
+                + (" No worker has said so of them yet: theirs may know them." if live else ""),
+                remedy=DEPLOY,
+            )
+        )
+    return found
+
+
+def _unknown_here(reads: Reads) -> set[str]:
+    """Of the jobs that would be leased next."""
     heads = [job_id for _, _, job_id in reads.peek(HEADS)]
     unknown = set()
     for name in {job.task for job in reads.letters(heads) if job is not None}:

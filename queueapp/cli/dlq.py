@@ -1,4 +1,4 @@
-"""`manage.py ductor dlq list|groups|show|export|retry|discard`: dead letters from the terminal."""
+"""`manage.py ductor dlq list|groups|show|export|retry|discard`: dead letters from the terminal; `editing` has one more."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from queueapp.cli import bulk, job
+from queueapp.cli import acting, editing, job
 from queueapp.cli.command import number, whole
 from queueapp.cli.console import Console, json_option
 from queueapp.cli.table import as_json, as_json_line, table
 from queueapp.inspection import actions
-from queueapp.inspection.bulk import RATE, STOP_AFTER, Pace, discard_many, retry_many
-from queueapp.inspection.deadletters import DeadLetters, Filter, dead_groups, dead_letters, every_dead_letter
+from queueapp.inspection.bulk import RATE, STOP_AFTER, Redrive, discard_many, retry_many
+from queueapp.inspection.deadletters import READ_TOGETHER, DeadLetters, dead_groups, dead_letters, every_dead_letter
 from queueapp.inspection.facts import as_mapping
-from queueapp.inspection.selection import Selection
+from queueapp.inspection.selection import Filter, Selection
 from queueapp.states import State
-
-EXPORTED_TOGETHER = 100
 
 
 def add_parser(verbs: Any) -> None:
@@ -61,9 +59,10 @@ def add_parser(verbs: Any) -> None:
             metavar="MS",
             help="only what died before; `list` says a moment",
         )
-        bulk.asking_options(act)
+        acting.asking_options(act)
         if verb == "retry":
-            _pace_options(act)
+            _redrive_options(act)
+            editing.add_options(act)
 
 
 def run(options: Mapping[str, Any], console: Console) -> str:
@@ -81,10 +80,10 @@ def run(options: Mapping[str, Any], console: Console) -> str:
 
 
 def _listing(options: Mapping[str, Any]) -> str:
-    chosen = replace(_filter(options), before_ms=options["as_of"])
+    chosen = replace(_filter(options), as_of_ms=options["as_of"])
     pages = [
         dead_letters(pool, chosen, offset=options["offset"], count=options["count"])
-        for pool in bulk.pools(options["pool"])
+        for pool in acting.pools(options["pool"])
     ]
     if options["json"]:
         return as_json(
@@ -128,7 +127,7 @@ def _further(page: DeadLetters, *, several: bool) -> str:
 
 def _groups(options: Mapping[str, Any]) -> str:
     offset, count = options["offset"], options["count"]
-    pages = {pool: dead_groups(pool, offset=offset, count=count) for pool in bulk.pools(options["pool"])}
+    pages = {pool: dead_groups(pool, offset=offset, count=count) for pool in acting.pools(options["pool"])}
     found = [
         {
             "group": group.fingerprint,
@@ -163,12 +162,12 @@ def _groups(options: Mapping[str, Any]) -> str:
 
 def _export(options: Mapping[str, Any], console: Console) -> str:
     chosen, progress = _filter(options), console.progress("exported")
-    for pool in bulk.pools(options["pool"]):
+    for pool in acting.pools(options["pool"]):
         batch = []
         for letter in every_dead_letter(pool, chosen):
             console.say(as_json_line(as_mapping(letter, payload=options["payload"])))
             batch.append(letter)
-            if len(batch) == EXPORTED_TOGETHER:
+            if len(batch) == READ_TOGETHER:
                 actions.record_export(batch, by=console.user)
                 progress.add(len(batch))
                 batch = []
@@ -179,28 +178,31 @@ def _export(options: Mapping[str, Any], console: Console) -> str:
 def _act(options: Mapping[str, Any], console: Console) -> str:
     """Retry or discard: these ids, or all that match and had died when it began."""
     verb = _verb(options)
+    if editing.is_asked(options):
+        return editing.run(options, console)
     if options["ids"]:
-        return bulk.act_on_ids(verb, options, console)
+        return acting.act_on_ids(verb, options, console)
     conditions = {name: options[name] for name in ("tenant", "lane", "group", "reason")}
     tasks = (options["task"],) if options["task"] else ()
     if not (options["everything"] or tasks or any(conditions.values())):
         raise CommandError("Say which: ids, or --tenant, --lane, --group, --task, --reason, or --all.")
     selections = [
         Selection(pool=pool, states=(State.DEAD,), tasks=tasks, as_of_ms=options["as_of"], **conditions)
-        for pool in bulk.pools(options["pool"])
+        for pool in acting.pools(options["pool"])
     ]
-    return bulk.act(verb, selections, options, console)
+    return acting.act(verb, selections, options, console)
 
 
-def _verb(options: Mapping[str, Any]) -> bulk.Verb:
+def _verb(options: Mapping[str, Any]) -> acting.Verb:
     if options["action"] == "discard":
-        return bulk.Verb(name="discard", what="dead letter", do=discard_many)
-    pace = Pace(rate=options["rate"], stop_after=options["stop_after"])
-    return bulk.Verb(name="retry", what="dead letter", do=partial(retry_many, pace=pace))
+        return acting.Verb(name="discard", what="dead letter", do=discard_many)
+    redrive = Redrive(rate=options["rate"], stop_after=options["stop_after"])
+    return acting.Verb(name="retry", what="dead letter", do=partial(retry_many, redrive=redrive))
 
 
 def _filter(options: Mapping[str, Any]) -> Filter:
-    return Filter(**{name: options[name] for name in ("tenant", "group", "task", "reason")})
+    tasks = (options["task"],) if options["task"] else ()
+    return Filter(tasks=tasks, **{name: options[name] for name in ("tenant", "group", "reason")})
 
 
 def _filter_options(parser: Any) -> None:
@@ -211,7 +213,7 @@ def _filter_options(parser: Any) -> None:
     parser.add_argument("--reason", default="", help="only with this reason: error, worker_lost, unknown_task, …")
 
 
-def _pace_options(parser: Any) -> None:
+def _redrive_options(parser: Any) -> None:
     parser.add_argument(
         "--rate",
         type=number(0, 1e6),

@@ -16,7 +16,7 @@ from django.core.management.base import CommandError
 
 from queueapp.cli.console import Console, json_option
 from queueapp.cli.diagnosis import examine
-from queueapp.cli.table import as_json, printable
+from queueapp.cli.table import as_json, printable, prose
 from queueapp.store.fitness import Level, Remark
 
 WORST: tuple[Level, ...] = ("error", "warning", "unknown", "note", "well")
@@ -31,6 +31,8 @@ STYLES: Mapping[Level, str] = {
     "well": "green",
 }
 WARNINGS, ERRORS = 1, 2
+OF_MAX = 24
+"""Columns of the name of what is looked at; a pool's may be longer and goes on below."""
 
 
 def add_parser(verbs: Any) -> None:
@@ -51,7 +53,7 @@ def run(options: Mapping[str, Any], console: Console) -> str:
     if options["json"]:
         text = as_json({"exit": code, "remarks": [_mapping(remark) for remark in found]})
     else:
-        shown = _rich(found) if sys.stdout.isatty() else None
+        shown = _rich(found, colour=not options.get("no_color")) if sys.stdout.isatty() else None
         text = shown or "\n".join(_line(remark) for remark in found)
     if not code:
         return text
@@ -65,23 +67,26 @@ def _mapping(remark: Remark) -> dict[str, str]:
 
 
 def _line(remark: Remark) -> str:
-    return f"{WORDS[remark.level]}: {printable(remark.check)}: {printable(remark.sentence)}"
+    return prose(f"{WORDS[remark.level]}: {printable(remark.check)}: {printable(remark.sentence)}")
 
 
-def _rich(found: Sequence[Remark]) -> str | None:
-    """A table, the worst first. None: rich is not installed."""
+def _rich(found: Sequence[Remark], *, colour: bool) -> str | None:
+    """A table, the worst first; what to do stands below what is so. None: rich is not installed."""
     try:
         from rich.console import Console as RichConsole
         from rich.table import Table
         from rich.text import Text
     except ImportError:
         return None
-    shown = Table(box=None, pad_edge=False)
-    for name in ("", "of", "what", "what to do"):
-        shown.add_column(name, overflow="fold")
+    shown = Table(box=None, pad_edge=False, show_header=False)
+    shown.add_column(no_wrap=True)
+    shown.add_column(overflow="fold", max_width=OF_MAX)
+    shown.add_column(overflow="fold")
     for remark in sorted(found, key=lambda remark: WORST.index(remark.level)):
-        cells = (printable(remark.check), printable(remark.text), printable(remark.remedy))
-        shown.add_row(Text(WORDS[remark.level], style=STYLES[remark.level]), *map(Text, cells))
+        said = Text(printable(remark.text))
+        if remark.remedy:
+            said.append(f"\n→ {printable(remark.remedy)}", style="bold")
+        shown.add_row(Text(WORDS[remark.level], style=STYLES[remark.level]), Text(printable(remark.check)), said)
     out = io.StringIO()
-    RichConsole(file=out, force_terminal=True).print(shown)
-    return out.getvalue().rstrip("\n")
+    RichConsole(file=out, force_terminal=True, no_color=not colour or None).print(shown)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

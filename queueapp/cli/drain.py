@@ -38,7 +38,7 @@ def run(options: Mapping[str, Any], console: Console) -> str:
             console.note(line)
 
     try:
-        found = drain(pool, until_empty=until_empty, timeout_s=options["timeout"], progress=told)
+        found = drain(pool, until_empty=until_empty, timeout_s=options["timeout"], progress=told, by=console.user)
     except KeyboardInterrupt:
         raise CommandError(f"Interrupted while {pool} was not drained. {_state(pool, paused)}") from None
     if not found.drained:

@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.core.management.base import CommandError
+from django.db import DatabaseError
 
 from queueapp.cli.console import Console
+from queueapp.errors import StoreError
 from queueapp.inspection.erasure import Erasure, erase, extent
+
+GO_ON = "What is gone is gone; say the same again to go on."
 
 
 def add_parser(verbs: Any) -> None:
@@ -23,7 +27,7 @@ def run(options: Mapping[str, Any], console: Console) -> str:
     tenant = options["tenant"]
     there = extent(tenant)
     if options["dry_run"]:
-        return f"Would erase {_words(there)}. Nothing was changed."
+        return f"Would erase {_words(there)}. Nothing was changed.{_left(there)}"
     typed = options["yes_erase"] or console.ask(
         f"Everything that is kept of the work of {tenant!r} will be erased: {_words(there)}. Type its key: ",
         instead="--yes-erase TENANT",
@@ -39,10 +43,19 @@ def run(options: Mapping[str, Any], console: Console) -> str:
             bar.at(so_far.number, "")
 
         try:
-            done = erase(tenant, progress=told)
+            done = erase(tenant, progress=told, by=console.user)
         except KeyboardInterrupt:
-            raise CommandError(f"Interrupted: erased {_words(done)}. Say the same again to go on.") from None
-    return f"Erased {_words(done)}. Its settings stay: delete the tenant in the admin, if it is to be forgotten whole."
+            raise CommandError(f"Interrupted: erased {_words(done)}. {GO_ON}") from None
+        except (StoreError, DatabaseError) as error:
+            raise CommandError(f"{error} Erased so far: {_words(done)}. {GO_ON}") from None
+    return (
+        f"Erased {_words(done)}. Its settings stay: delete the tenant in the admin, if it is to be forgotten whole."
+        f"{_left(done)}"
+    )
+
+
+def _left(found: Erasure) -> str:
+    return f" Left: {'; '.join(f'{number:,} {what}' for what, number in found.left.items())}." if found.left else ""
 
 
 def _words(found: Erasure) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from queueapp.cli.console import Console, json_option
-from queueapp.cli.table import as_json, printable, table
+from queueapp.cli.table import as_json, printable, prose, table
 from queueapp.inspection import fsck
 from queueapp.inspection.fsck import Checked
 from queueapp.inspection.pools import all_pools, require
@@ -67,15 +67,15 @@ def _lines(checked: Checked) -> Iterator[str]:
     counted = Counter(finding.state for finding in findings)
     parts = [f"{counted[state]:,} {word}" for state, word in WORDS.items() if counted[state]]
     yield f"{checked.pool}: {checked.looked_at:,} keys looked at, {', '.join(parts)}"
-    rows = [(one.kind, one.name, one.what, WORDS[one.state]) for one in findings[:SHOWN]]
-    yield table(("kind", "of", "what is wrong", ""), rows)
+    rows = [(WORDS[one.state], one.kind, one.name, one.what) for one in findings[:SHOWN]]
+    yield table(("", "kind", "of", "what is wrong"), rows, wraps=True)
     if len(findings) > SHOWN:
         yield f"… and {len(findings) - SHOWN:,} more; --json has all"
     yield from _remedies(checked)
     if not checked.settled:
-        yield "Some of it came again while it was mended: say the same once more, and look for who writes there."
+        yield prose("Some of it came again while it was mended: say the same once more, and look for who writes there.")
 
 
 def _remedies(checked: Checked) -> Sequence[str]:
     told = {finding.kind: finding.remedy for finding in checked.findings if finding.remedy}
-    return [f"{kind}: {printable(remedy)}" for kind, remedy in told.items()]
+    return [prose(f"{kind}: {printable(remedy)}") for kind, remedy in told.items()]

@@ -102,7 +102,8 @@ def _text(page: JobPage) -> str:
             for view in page.jobs
         ],
     )
-    total = page.total if page.exact else f"up to {page.total} that were looked through"
+    bound = f"at least {page.total}" if page.at_least else f"up to {page.total} that were looked through"
+    total = page.total if page.exact else bound
     if page.next_cursor is not None:
         return f"{shown}\n{len(page.jobs)} of {total}; go on with --cursor={page.next_cursor}".lstrip("\n")
     if not page.jobs and page.total:

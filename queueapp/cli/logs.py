@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from queueapp.cli.table import printable
 from queueapp.compat import TASKS_LOGGER
+from queueapp.log_fields import all_handlers, equip
 from queueapp.repeats import Repeats
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -69,14 +70,18 @@ class JsonLine(Line):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
-def set_up(form: str | None, verbosity: int) -> None:
+def set_up(form: str | None, verbosity: int, worker: str | None = None) -> None:
     """Gives our loggers a handler, unless the host's LOGGING did or no form was asked for.
 
     django.tasks logs two lines a job; unless the host has set its level, a worker shows them from verbosity 2 on.
+    Every handler that there is then is told which job a record belongs to; ours also name the `worker`, where one of
+    several processes writes. What bodies log follows a form that was asked for, unless the host has handlers for it.
     """
-    ours, tasks = logging.getLogger("queueapp"), logging.getLogger(TASKS_LOGGER)
+    ours, tasks, root = logging.getLogger("queueapp"), logging.getLogger(TASKS_LOGGER), logging.getLogger()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLine() if form == "json" else TextLine())
+    if worker is not None:
+        handler.addFilter(_Named(worker))
     if form is not None or not ours.hasHandlers():
         ours.addHandler(handler)
         ours.propagate = False
@@ -86,6 +91,8 @@ def set_up(form: str | None, verbosity: int) -> None:
         # Its errors are events of this process, too: Django's own handler would write them in a form of its own.
         tasks.addHandler(handler)
         tasks.propagate = False
+        if not root.handlers:
+            root.addHandler(_others(handler))
     if tasks.level == logging.NOTSET and verbosity < 2:
         tasks.setLevel(logging.ERROR)
     elif not tasks.hasHandlers():
@@ -93,3 +100,26 @@ def set_up(form: str | None, verbosity: int) -> None:
         tasks.addHandler(handler)
         if tasks.level == logging.NOTSET:
             tasks.setLevel(logging.INFO)
+    equip({handler, *all_handlers()})
+
+
+class _Named(logging.Filter):
+    """Adds the process's name to each record that names none."""
+
+    def __init__(self, worker: str) -> None:
+        super().__init__()
+        self._worker = worker
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        vars(record).setdefault("worker", self._worker)
+        return True
+
+
+def _others(handler: logging.Handler) -> logging.Handler:
+    """A handler like this one for what is neither ours nor Django's, which has handlers of its own."""
+    other = logging.StreamHandler(sys.stderr)
+    other.setFormatter(handler.formatter)
+    for each in handler.filters:
+        other.addFilter(each)
+    other.addFilter(lambda record: record.name.partition(".")[0] != "django")
+    return other

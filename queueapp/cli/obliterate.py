@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from queueapp.cli.console import Console
-from queueapp.errors import DuctorError
+from queueapp.errors import DuctorError, StoreError
 from queueapp.inspection.draining import left
 from queueapp.inspection.obliteration import Obliteration, obliterate
 from queueapp.inspection.pools import all_pools, require
@@ -42,13 +42,21 @@ def run(options: Mapping[str, Any], console: Console) -> str:
         seen = so_far
 
     try:
-        done = obliterate(pool, force=options["force"], progress=told)
+        done = obliterate(pool, force=options["force"], progress=told, by=console.user)
     except KeyboardInterrupt:
-        raise CommandError(
-            f"Interrupted: {seen.jobs:,} jobs are gone, others may be left, and nobody can use the pool until it is "
-            "empty; say the same again to go on."
-        ) from None
+        raise CommandError(f"Interrupted: {_half_gone(seen)}") from None
+    except StoreError as error:
+        if not seen.keys:
+            raise
+        raise CommandError(f"{error} {_half_gone(seen)}") from None
     return f"The pool {pool} is empty: {done.jobs:,} jobs are gone. What is configured stays."
+
+
+def _half_gone(seen: Obliteration) -> str:
+    return (
+        f"{seen.jobs:,} jobs are gone, others may be left, and nobody can use the pool until it is empty; say the same "
+        "again to go on."
+    )
 
 
 def _what(pool: str) -> str:

@@ -25,7 +25,7 @@ def run(options: Mapping[str, Any], console: Console) -> str:
     pool, tenant, lane = options["pool"], options["tenant"], options["lane"]
     require([pool], all_pools())
     verb = sync.pause if options["verb"] == "pause" else sync.resume
-    found = verb(pool, tenant=tenant, lane=lane)
+    found = verb(pool, tenant=tenant, lane=lane, by=console.user)
     what = f"lane {lane} of {tenant} in {pool}" if lane else f"{tenant} in {pool}" if tenant else f"the pool {pool}"
     word = "paused" if found.paused else "at work"
     text = f"{what[0].upper()}{what[1:]} is {word}{'' if found.changed else ' already'}."

@@ -24,22 +24,28 @@ SILENT_MS = 15_000
 """An idle worker calls every 5 s: however short its leases are, less than this proves nothing."""
 
 
-def check_worker(name: str | None, pools: Sequence[str]) -> str:
+def check_worker(name: str | None, pools: Sequence[str], processes: int | None = None) -> str:
     """A line about the worker of this name (without one: of this host). Raises CommandError unless it is alive.
 
-    Alive: in every pool (of `pools`, else of all) heard of within two leases.
+    Alive: in every pool (of `pools`, else of all) heard of within two leases, or 15 s where these are shorter; all of
+    its `processes`, where given.
     """
     prefix = startup.process_name(name) + "." if name else startup.process_name(None).rpartition("-")[0] + "-"
+    if name and processes:
+        prefix = startup.process_name(name) + "-"
     known = declared_pools()
     require(list(pools), known)
     longest_ms = max(SILENT_MS, 2 * settings.lease_ms)
     silent_ms = 0
     for pool in pools or known:
         check_scripts(pool)
-        heard = [worker.silent_ms for worker in pool_status(pool).workers if worker.id.startswith(prefix)]
-        if not heard or min(heard) > longest_ms:
+        heard = sorted(worker.silent_ms for worker in pool_status(pool).workers if worker.id.startswith(prefix))
+        alive = [silent for silent in heard if silent <= longest_ms]
+        if not alive:
             raise CommandError(f"no worker {prefix}… has been heard of in pool {pool} lately")
-        silent_ms = max(silent_ms, min(heard))
+        if processes and len(alive) < processes:
+            raise CommandError(f"only {len(alive)} of {processes} workers {prefix}… have been heard of in pool {pool}")
+        silent_ms = max(silent_ms, alive[(processes or 1) - 1])
     return f"ok: worker {prefix}… was heard of {silent_ms / 1000:.1f} s ago"
 
 

@@ -23,10 +23,11 @@ from typing import TextIO
 from django.core.management import call_command
 from django.urls import NoReverseMatch, reverse
 
+from queueapp.cli.joint_metrics import JointMetrics, pools_led_by
 from queueapp.cli.leash import put_on_leash
 from queueapp.cli.processes import Child
-from queueapp.cli.stack_metrics import StackMetrics
 from queueapp.conf import settings
+from queueapp.monitoring.health import outside
 from queueapp.store import address, embedded
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class Stack:
         self._web: list[Child] = []
         self._schedulers: list[Child] = []
         self._workers: list[Child] = []
-        self._metrics: StackMetrics | None = None
+        self._metrics: JointMetrics | None = None
         self._stops = 0
         self._width = len("worker-00")
 
@@ -92,7 +93,10 @@ class Stack:
         if self._command.migrate:
             call_command("migrate", interactive=False, verbosity=0)
         if self._command.metrics_addr:
-            self._metrics = StackMetrics(self._command.metrics_addr, f"stack-{os.getpid()}", self._unready)
+            collectors = pools_led_by(f"stack-{os.getpid()}")
+            self._metrics = JointMetrics(
+                self._command.metrics_addr, collectors, unready=lambda: self._unready() or outside()
+            )
             self._say("stack", f"metrics: {self._metrics.url}/metrics")
         port = free_port(self._command.host, self._command.port)
         if self._command.web:

@@ -19,7 +19,7 @@ from django.db.models import Count
 from queueapp import sync
 from queueapp.cli.command import plain
 from queueapp.cli.console import Console, json_option
-from queueapp.cli.table import as_json, table
+from queueapp.cli.table import as_json, fits, prose, table
 from queueapp.conf import DEFAULT_POOL, known_pools
 from queueapp.errors import StoreError, StoreUnavailable
 from queueapp.inspection.overview import PoolStatus, pool_status
@@ -138,7 +138,7 @@ def _mapping(standing: Standing) -> dict[str, Any]:
 
 def _text(found: Sequence[Standing]) -> str:
     seen = [standing.status for standing in found if standing.status is not None]
-    kept = "\n".join(filter(None, map(_kept, found)))
+    kept = prose("\n".join(filter(None, map(_kept, found))))
     return "\n\n".join(filter(None, [_pools(seen), *map(_details, seen), kept]))
 
 
@@ -159,26 +159,28 @@ def _kept(standing: Standing) -> str:
 
 
 def _pools(found: Sequence[PoolStatus]) -> str:
-    return table(
-        ("pool", "policy", "waiting", "active", "scheduled", "dead", "ended", "longest wait", "workers", "leader"),
-        [
-            (
-                pool.pool,
-                pool.rule
-                + (", scheduled" if pool.dispatch == "scheduled" else "")
-                + (" (paused)" if pool.paused else ""),
-                pool.waiting,
-                pool.active,
-                pool.scheduled,
-                pool.dead,
-                pool.ended,
-                _wait(pool),
-                sum(worker.live for worker in pool.workers),
-                pool.leader or None,
-            )
-            for pool in found
-        ],
-    )
+    header = ("pool", "policy", "waiting", "active", "scheduled", "dead", "ended", "longest wait", "workers", "leader")
+    rows = [
+        (
+            pool.pool,
+            pool.rule + (", scheduled" if pool.dispatch == "scheduled" else "") + (" (paused)" if pool.paused else ""),
+            pool.waiting,
+            pool.active,
+            pool.scheduled,
+            pool.dead,
+            pool.ended,
+            _wait(pool),
+            sum(worker.live for worker in pool.workers),
+            pool.leader or None,
+        )
+        for pool in found
+    ]
+    whole = table(header, rows)
+    if fits(whole):
+        return whole
+    # Side by side they would be broken anywhere: what there is to do, and below it who does it and how.
+    halves = ((0, 2, 3, 4, 5, 6, 7), (0, 1, 8, 9))
+    return "\n\n".join(table([header[n] for n in half], [[row[n] for n in half] for row in rows]) for half in halves)
 
 
 def _wait(pool: PoolStatus) -> str | None:
@@ -188,7 +190,7 @@ def _wait(pool: PoolStatus) -> str | None:
 
 
 def _details(pool: PoolStatus) -> str:
-    parts = [f"{pool.pool}: {note}" for note in pool.notes]
+    parts = [prose(f"{pool.pool}: {note}") for note in pool.notes]
     if pool.window is not None or pool.ingress or pool.ready:
         window = "" if pool.window is None else f", window {pool.window:,}"
         parts.append(f"{pool.pool}: {pool.ingress:,} in ingress, {pool.ready:,} ready{window}")

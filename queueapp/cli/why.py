@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 
 from queueapp.cli.command import ExampleFormatter
 from queueapp.cli.console import Console, json_option
-from queueapp.cli.table import as_json, printable
+from queueapp.cli.table import as_json, printable, prose
 from queueapp.inspection.estimates import in_words
 from queueapp.inspection.explain import GONE, Why, as_mapping, explain
 
@@ -41,7 +41,7 @@ def run(options: Mapping[str, Any], console: Console) -> str:
 
 def as_text(why: Why) -> str:
     """The answer for the terminal: the sentence, its parts where there are several, when, and what to do."""
-    return "\n".join(printable(line) for line in _lines(why))
+    return "\n".join(prose(printable(line)) for line in _lines(why))
 
 
 def _lines(why: Why) -> Iterator[str]:

@@ -23,14 +23,17 @@ from queueapp.store import shards
 
 logger = logging.getLogger(__name__)
 
-BATCH = 250
-Act = Callable[[str, Sequence[str]], Sequence[str]]
+ChunkAct = Callable[[str, Sequence[str]], Sequence[str]]
 Action = DeadLetterInspection.Action
 
 WORDS = {
     "retried": "{} retried",
     "moved": "{} moved",
     "moving": "{} on their way: say the same again, or let a scheduler go on",
+    "back": "{} back in line",
+    "recalled": "{} asked back: in line again within a minute, unless the other pool has them; say the same again, or "
+    "let a scheduler go on",
+    "lost": "{} left: nobody can read their rows (`ductor fsck`)",
     "held": "{} left where they are: they have a singleton or a debounce, which is of this pool",
     "discarded": "{} discarded",
     "cancelled": "{} cancelled",
@@ -42,7 +45,7 @@ WORDS = {
     "unreached": "{} not reached",
 }
 
-SUCCESS = ("retried", "moved", "discarded", "cancelled", "stopping")
+SUCCESS = ("retried", "moved", "back", "discarded", "cancelled", "stopping")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +57,11 @@ class Done:
     fault: str = ""
     """Why the action ended before its end."""
     more: bool = False
-    """It ended at the number that one request takes; others may match."""
+    """It ended where one request ends; others may match."""
+    place: str = ""
+    """Of a selection, where it ended before its end: what the next request goes on from."""
+    until_ms: int = 0
+    """Of dead letters that were laid out at a rate: when the next one is due."""
 
     @classmethod
     def of(cls, words: Sequence[str]) -> Done:
@@ -78,7 +85,13 @@ class Done:
     def __add__(self, other: Done) -> Done:
         words = [word for word in WORDS if word in self.counts or word in other.counts]
         counts = {word: self.counts.get(word, 0) + other.counts.get(word, 0) for word in words}
-        return Done(counts=counts, fault=self.fault or other.fault, more=self.more or other.more)
+        return Done(
+            counts=counts,
+            fault=self.fault or other.fault,
+            more=self.more or other.more,
+            place=self.place or other.place,
+            until_ms=max(self.until_ms, other.until_ms),
+        )
 
     def summary(self) -> str:
         """One plain sentence."""
@@ -86,16 +99,19 @@ class Done:
         return (", ".join(parts) or "nothing to do") + (f" ({self.fault})" if self.fault else "") + "."
 
 
-def retrying(by: str, note: str, *, first_ms: float = 0, gap_ms: float = 0) -> Act:
-    """Dead letters back to work, with fresh budgets; with a gap each at a time of its own (`Store.retry_from_dlq`)."""
+def retrying(by: str, note: str, laid_out: Callable[[str], tuple[float, float]] = lambda _: (0.0, 0.0)) -> ChunkAct:
+    """Dead letters back to work, with fresh budgets. `laid_out`, asked for each chunk right before it is sent: in how
+    many ms the first of them is due, and how long after one the next (`Store.retry_from_dlq`).
+    """
 
     def act(pool: str, inner: Sequence[str]) -> Sequence[str]:
+        first_ms, gap_ms = laid_out(pool)
         return shards.store(pool).retry_from_dlq(inner, first_ms=first_ms, gap_ms=gap_ms)
 
     return _recorded(act, Action.RETRIED, by, note)
 
 
-def discarding(by: str, note: str) -> Act:
+def discarding(by: str, note: str) -> ChunkAct:
     """Dead letters away for good, with their arguments."""
 
     def act(pool: str, inner: Sequence[str]) -> Sequence[str]:
@@ -114,7 +130,13 @@ def record_note(letter: JobView, note: str, *, by: str = "") -> None:
     _row(letter, Action.NOTED, by=by, note=note).save()
 
 
-def _recorded(act: Act, action: Action, by: str, note: str) -> Act:
+def record_edit(letter: JobView, places: Sequence[str], *, by: str = "", note: str = "") -> None:
+    """Writes down which arguments of a dead letter were edited; never what they were, or are."""
+    what = f"edited: {', '.join(places)}"
+    _write([_row(letter, Action.EDITED, outcome="rewritten", by=by, note=f"{what}; {note}" if note else what)])
+
+
+def _recorded(act: ChunkAct, action: Action, by: str, note: str) -> ChunkAct:
     """`act`, and a row for each letter that it changed."""
 
     def recorded(pool: str, inner: Sequence[str]) -> Sequence[str]:
@@ -157,7 +179,7 @@ def _write(rows: Sequence[DeadLetterInspection]) -> None:
         return
     try:
         with transaction.atomic(using=settings.database):
-            DeadLetterInspection.objects.bulk_create(rows, batch_size=BATCH)
+            DeadLetterInspection.objects.bulk_create(rows)
     except DatabaseError as error:
         logger.error(
             "What was done to %d dead letters could not be written down: %s",

@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from queueapp.conf import known_pools
 from queueapp.errors import DuctorError, StoreUnavailable
+from queueapp.inspection.dead_gauges import DeadGauges, Filled
 from queueapp.inspection.fairness import Certificate
 from queueapp.inspection.fairness_gauges import FairnessGauges
 from queueapp.inspection.overview import PoolStatus, pool_status
@@ -111,6 +112,7 @@ class Look:
     up: bool
     pools: tuple[PoolStatus, ...]
     certificates: tuple[Certificate, ...] = ()
+    filled: tuple[Filled, ...] = ()
 
 
 class StoreCollector(Collector):
@@ -122,6 +124,7 @@ class StoreCollector(Collector):
         self._kept: Look | None = None
         self._kept_until = 0.0
         self._fairness = FairnessGauges(clock)
+        self._dead = DeadGauges(clock)
 
     def look(self) -> Look:
         """All pools, at most a second old."""
@@ -136,6 +139,7 @@ class StoreCollector(Collector):
         with self._lock:
             self._kept = None
             self._fairness.forget()
+            self._dead.forget()
 
     def describe(self) -> Iterator[Metric]:
         """The families without samples. Reads nothing: registries ask for it when the process starts."""
@@ -148,13 +152,14 @@ class StoreCollector(Collector):
     def _families(self, look: Look) -> Iterator[Metric]:
         yield from _families(look)
         with self._lock:
-            fairness = list(self._fairness.families(look.certificates))
-        yield from fairness
+            families = [*self._fairness.families(look.certificates), *self._dead.families(look.filled)]
+        yield from families
 
     def _read(self) -> Look:
         started, up = self._clock(), True
         found: list[PoolStatus] = []
         certificates: list[Certificate] = []
+        filled: list[Filled] = []
         try:
             for pool in sorted(known_pools() | shards.pools().keys()):
                 if self._clock() - started > BUDGET_S:
@@ -163,13 +168,14 @@ class StoreCollector(Collector):
                 try:
                     found.append(pool_status(pool))
                     certificates.append(self._fairness.of(pool))
+                    filled.append(self._dead.of(found[-1]))
                 except StoreUnavailable:
                     raise
                 except DuctorError:
                     up = False  # a fault of this pool alone: the others can be shown
         except DuctorError:
             return Look(up=False, pools=())
-        return Look(up=up, pools=tuple(found), certificates=tuple(certificates))
+        return Look(up=up, pools=tuple(found), certificates=tuple(certificates), filled=tuple(filled))
 
 
 class LeaderCollector(Collector):

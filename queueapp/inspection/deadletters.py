@@ -7,40 +7,26 @@ beginning. Further conditions are looked up in the rows of the smallest of these
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
-from queueapp.inspection.jobs import JobView, view, views
+from queueapp.inspection.finding import dead_index
+from queueapp.inspection.jobs import STEPS, JobView, view, views
+from queueapp.inspection.selection import EVERY, Filter
 from queueapp.moments import moment
 from queueapp.states import State
 from queueapp.store import shards
+from queueapp.store.looking import LOOKS
 from queueapp.store.reads import Reads
 from queueapp.store.views import Cursor, Page
 
-STEPS = 4
-"""Calls that one page of several conditions makes at most; each looks at up to `LOOKS` rows."""
-LOOKS = 1_000
-BATCH = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
-    """Which dead letters; what is empty is no condition."""
-
-    tenant: str = ""
-    group: str = ""
-    task: str = ""
-    reason: str = ""
-    before_ms: int = 0
-    """Those that died before this moment, so that pages and what is done with them stay the same; 0 = all."""
-
-
-EVERY = Filter()
+READ_TOGETHER = 100
+"""Dead letters that are read, and recorded as exported, together: each with its arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetters:
-    """A page. `as_of_ms` is the moment to give as `before_ms` of the next one."""
+    """A page. `as_of_ms` is the moment that the filter of the next one is to have."""
 
     pool: str
     total: int
@@ -67,9 +53,9 @@ class DeadGroup:
 def dead_letters(pool: str, filter: Filter = EVERY, *, offset: int = 0, count: int = 50) -> DeadLetters:
     """One page: at most 8 round trips, at most 4,000 rows looked at."""
     reads = shards.reads(pool)
-    index, rest = _index(reads, filter)
-    as_of_ms = filter.before_ms or reads.behind(index)
-    conditional = bool(rest.tenant or rest.group or rest.task or rest.reason)
+    index, rest = dead_index(reads, filter)
+    as_of_ms = filter.as_of_ms or reads.behind(index)
+    conditional = bool(rest.tenant or rest.group or rest.tasks or rest.reason or rest.lane)
     ids: list[str] = []
     size, position, cursor = 0, offset, None
     for _ in range(STEPS):
@@ -117,12 +103,12 @@ def every_dead_letter(pool: str, filter: Filter = EVERY) -> Iterator[JobView]:
     index: those that were given may be retried or discarded.
     """
     reads = shards.reads(pool)
-    for ids in _pages(reads, filter, BATCH):
+    for ids in _pages(reads, filter, READ_TOGETHER):
         yield from _letters(pool, reads, ids)
 
 
 def _pages(reads: Reads, filter: Filter, count: int) -> Iterator[list[str]]:
-    index, rest = _index(reads, filter)
+    index, rest = dead_index(reads, filter)
     cursor: Cursor | None = None
     while True:
         page = _page(reads, index, rest, after=cursor, count=count)
@@ -133,31 +119,19 @@ def _pages(reads: Reads, filter: Filter, count: int) -> Iterator[list[str]]:
         cursor = page.cursor
 
 
-def _index(reads: Reads, filter: Filter) -> tuple[str, Filter]:
-    """The index to go through, and the conditions that are left."""
-    if filter.tenant and filter.group:
-        by_tenant, by_group = reads.sizes([f"dead:{filter.tenant}", f"deadgroup:{filter.group}"])
-        if by_tenant <= by_group:
-            return f"dead:{filter.tenant}", replace(filter, tenant="")
-    if filter.group:
-        return f"deadgroup:{filter.group}", replace(filter, group="")
-    if filter.tenant:
-        return f"dead:{filter.tenant}", replace(filter, tenant="")
-    return "dead", filter
-
-
 def _page(reads: Reads, index: str, rest: Filter, *, count: int, after: Cursor | None = None, skip: int = 0) -> Page:
     return reads.browse(
         index,
         newest=True,
-        before_ms=rest.before_ms,
+        before_ms=rest.as_of_ms,
         after=after,
         skip=skip,
         count=count,
         looks=LOOKS,
         tenant=rest.tenant,
         group=rest.group,
-        task=rest.task,
+        task="\n".join(rest.tasks),
+        lane=rest.lane,
         reason=rest.reason,
     )
 

@@ -36,6 +36,8 @@ def as_mapping(job: JobView, *, payload: bool) -> dict[str, Any]:
         "due_at": job.due_at,
         "deadline_at": job.deadline_at,
         "ended_at": job.ended_at,
+        "edits": record.edits or None,
+        "edited_at": moment(record.edited_ms),
         "waited_s": _seconds(job.wait),
         "waits_s": job.waits.in_seconds() if job.waits is not None else None,
         "ran_s": _seconds(job.duration),

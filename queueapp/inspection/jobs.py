@@ -14,13 +14,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from queueapp.errors import InvalidOption
+from queueapp.inspection.finding import lanes_in_line, order_in_line, shortly_before
 from queueapp.inspection.masking import shown_arguments, shown_result, shown_saved
-from queueapp.models import TenantLimits
 from queueapp.moments import moment, now_ms
 from queueapp.states import Outcome, State
 from queueapp.store import shards
 from queueapp.store.following import next_id
 from queueapp.store.keys import split_public_id
+from queueapp.store.looking import LOOKS
+from queueapp.store.queues import PAGE, Generations
 from queueapp.store.reads import Reads
 from queueapp.store.views import Cursor, ErrorRecord, JobRecord
 from queueapp.store.waits import Waits
@@ -30,9 +32,8 @@ NEWEST_FIRST = {State.DEAD, State.ENDED}
 MAX_COUNT = 200
 MAX_NEXT = 250
 """So many pending jobs are listed at most when no tenant is named, what would run next: 5 ms of the server's time."""
-MAX_LANES = 200
 STEPS = 4
-LOOKS = 1_000
+"""Calls that one page of several conditions makes at most; each looks at up to `LOOKS` rows."""
 SCORE_FORM = r"-?[0-9]{1,17}(?:\.[0-9]{1,17})?(?:e[+-]?[0-9]{1,3})?"
 CURSOR_FORM = re.compile(rf"(?:(<?qc?),([^,]*),)?(?:({SCORE_FORM}),([A-Za-z0-9_@-]{{1,64}})|,)")
 POSITION_FORM = re.compile(r"[0-9]{0,6}")
@@ -189,6 +190,8 @@ class JobPage:
     exact: bool
     """False: so many were to be looked through, and fewer may match."""
     jobs: tuple[JobView, ...]
+    at_least: bool = False
+    """Nor were all counted: there may be more. Of a tenant with more than a thousand queues of concurrency keys."""
     next_cursor: str | None
     """None = this is the last page. A page with conditions may hold few jobs, or none, and not be the last."""
 
@@ -277,49 +280,66 @@ def _of_index(pool: str, reads: Reads, state: State, tenant: str, task: str, cur
 
 
 def _pending_of(pool: str, reads: Reads, tenant: str, task: str, cursor: str, count: int) -> JobPage:
-    """Queue by queue: lanes by name, in each the fresh work, then what continues; jobs with concurrency keys apart.
+    """Queue by queue: lanes by name, in each the fresh work, then what continues; jobs with concurrency keys behind.
 
     During a change of policy what has not moved over yet comes first in each lane; a job may be met twice.
     """
     of = reads.queues.generations()
-    known = reads.queues.lanes(tenant, MAX_LANES, of)
-    lanes = sorted({"main", *known, *configured_lanes(pool, tenant)})[: MAX_LANES + 1]
-    sub_lanes = reads.queues.sub_lanes(tenant, MAX_LANES, of)
-    tiers = [prefix + tier for prefix, *_ in of.every() for tier in ("q", "qc")]
-    queues = sorted([(lane, tier) for lane in lanes for tier in tiers] + list(sub_lanes))
-    counted = reads.queues.sizes([f"{tier}:{tenant}|{lane}" for lane, tier in queues], of)
-    sizes = dict(zip(queues, counted, strict=True))
-    for (lane, tier), standing in sub_lanes.items():
-        sizes[lane.partition("|")[0], tier] = sizes.get((lane.partition("|")[0], tier), 0) - standing
     tier, lane, after = _parsed(cursor)
+    begin = f"{tier}:{tenant}|{lane}" if tier else ""
+    lanes = lanes_in_line(reads, pool, [tenant], of)[tenant]
+    in_lanes = [f"{each}:{tenant}|{name}" for name in lanes for each in of.tiers()]
+    first = _sub_lanes(reads, tenant, of, "")
+    sizes = dict(zip([*in_lanes, *first], reads.queues.sizes([*in_lanes, *first], of), strict=True))
+    for name, parked in zip(first, reads.queues.are_parked(first, of), strict=True):
+        if not parked and (of_lane := name.rpartition("|")[0]) in sizes:  # where a member stands for it
+            sizes[of_lane] -= 1
+    all_of_them = len(first) < PAGE
+    sub_lanes = first if all_of_them or "|@" not in lane else _sub_lanes(reads, tenant, of, begin)
     ids: list[str] = []
     steps, then = STEPS - 2, ""  # two round trips went into the sub-lanes and a change of policy
-    for queue in queues:
-        if sizes[queue] <= 0 or queue < (lane, tier):
+    for name in [*in_lanes, *sub_lanes]:
+        if sizes.get(name, 1) <= 0 or (begin and order_in_line(name) < order_in_line(begin)):
             continue
-        begin = after if queue == (lane, tier) else None
-        name = f"{queue[1]}:{tenant}|{queue[0]}"
+        at = after if name == begin else None
         while True:
             if steps == 0 or len(ids) == count:
-                then = ",".join((queue[1], queue[0], *(begin or ("", ""))))
+                then = _cursor(name, at)
                 break
-            page = reads.browse(name, after=begin, count=count - len(ids), looks=LOOKS, task=task)
+            page = reads.browse(name, after=at, count=count - len(ids), looks=LOOKS, task=task)
             steps -= 1
             ids += page.ids
-            begin = page.cursor
-            if begin is None:
+            at = page.cursor
+            if at is None:
                 break
         if then:
             break
+    if not then and len(sub_lanes) >= PAGE:
+        then = _cursor(sub_lanes[-1] + "~", None)  # behind it, before any other
     whole = not cursor and not then
     return JobPage(
         pool=pool,
         state=State.PENDING.value,
         total=len(ids) if task and whole else sum(sizes.values()),
-        exact=len(lanes) <= MAX_LANES and len(sub_lanes) < MAX_LANES and (whole or not task),
+        exact=all_of_them and (whole or not task),
+        at_least=not all_of_them and not task,
         jobs=_still(pool, reads, ids, State.PENDING),
         next_cursor=then or None,
     )
+
+
+def _sub_lanes(reads: Reads, tenant: str, of: Generations, begin: str) -> list[str]:
+    """The queues of jobs with concurrency keys from that one on, at most `PAGE`, in their order. One round trip."""
+    asked = [(tenant, tier, shortly_before(begin, tenant, tier)) for tier in of.tiers()]
+    found = zip(of.tiers(), reads.queues.sub_lanes(asked, of), strict=True)
+    names = [f"{tier}:{tenant}|{name}" for tier, names in found for name in names]
+    from_there = [name for name in names if not begin or order_in_line(name) >= order_in_line(begin)]
+    return from_there[:PAGE]
+
+
+def _cursor(name: str, at: Cursor | None) -> str:
+    tier, _, place = name.partition(":")
+    return ",".join((tier, place.partition("|")[2], *(at or ("", ""))))
 
 
 def _next_to_run(pool: str, reads: Reads, task: str, cursor: str, count: int) -> JobPage:
@@ -343,12 +363,6 @@ def _next_to_run(pool: str, reads: Reads, task: str, cursor: str, count: int) ->
         jobs=tuple(jobs),
         next_cursor=str(position) if more else None,
     )
-
-
-def configured_lanes(pool: str, tenant: str) -> set[str]:
-    """Lanes that may be paused or full: those stand in no walk, and only what was configured names them."""
-    rows = TenantLimits.objects.filter(pool__name=pool, tenant__key=tenant).exclude(lane="")
-    return set(rows.values_list("lane", flat=True)[:MAX_LANES])
 
 
 def _still(pool: str, reads: Reads, ids: Sequence[str], state: State) -> tuple[JobView, ...]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from queueapp.conf import settings
 from queueapp.inspection.waits import longest_wait
+from queueapp.inspection.wording import counted, lasting
 from queueapp.store import shards
 from queueapp.store.configuration import PoolConf
-from queueapp.store.views import Change, PoolOverview
+from queueapp.store.views import PoolOverview, ShardSizes
 
 LIVE_MS = 60_000
 """A worker silent for so long, or for two leases when these are longer, is taken for gone."""
+STUCK_MS = 300_000
+"""Jobs so long on their way to another pool do not come there by themselves: schedulers try every half minute."""
 FORGOTTEN_SHARE = 0.95
 FORGOTTEN_LEAST = 100
 
@@ -29,7 +33,7 @@ class WorkerStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolStatus:
+class PoolStatus(ShardSizes):
     """One pool, at one moment."""
 
     pool: str
@@ -43,15 +47,6 @@ class PoolStatus:
     window: int | None
     """Most jobs that are chosen and not done, under scheduled dispatch: configured, or the slots of live workers."""
     paused: bool
-    waiting: int
-    active: int
-    scheduled: int
-    parked: int
-    """Waiting jobs that came above a rate, until their moment comes."""
-    throttled: int
-    """Tenants and lanes whose waiting jobs a dispatch rate holds back."""
-    dead: int
-    ended: int
     tenants: Mapping[str, int]
     """Tenant → waiting jobs, the largest first; a thousand tenants at most."""
     workers: tuple[WorkerStatus, ...]
@@ -67,14 +62,6 @@ class PoolStatus:
     """How long the pending job has waited that has waited longest; 0 = none is pending."""
     oldest_wait_exact: bool
     """False: a large pool, of which a share was looked at (`waits`): at least so long."""
-    tenant_count: int
-    """How many tenants have waiting jobs."""
-    ingress: int
-    """Waiting jobs that no leader has ranked yet; those that were cancelled stay counted until it meets them."""
-    ready: int
-    """Waiting jobs that a leader has chosen: workers take them next."""
-    reranking: Change | None
-    """A change of policy that is on its way: how many jobs have moved over to the new order."""
     stats: Mapping[str, int]
     notes: tuple[str, ...]
     """What stands still, or looks like a mistake, in words."""
@@ -99,7 +86,9 @@ def pool_status(pool: str) -> PoolStatus:
     window = None
     if configured.dispatch == "scheduled":
         window = configured.window or sum(_slots(worker) for worker in workers if worker.live)
+    sizes: dict[str, Any] = {each.name: getattr(seen, each.name) for each in fields(ShardSizes)}
     return PoolStatus(
+        **sizes,
         pool=pool,
         policy=configured.policy,
         rule=configured.rule,
@@ -108,13 +97,6 @@ def pool_status(pool: str) -> PoolStatus:
         dispatch=configured.dispatch,
         window=window,
         paused=configured.paused,
-        waiting=seen.waiting,
-        active=seen.active,
-        scheduled=seen.scheduled,
-        parked=seen.parked,
-        throttled=seen.throttled,
-        dead=seen.dead,
-        ended=seen.ended,
         tenants=dict(sorted(seen.tenants.items(), key=lambda item: (-item[1], item[0]))),
         workers=workers,
         leader=seen.leader,
@@ -123,12 +105,8 @@ def pool_status(pool: str) -> PoolStatus:
         last_tick=seen.last_tick_ms,
         oldest_wait_ms=wait.ms,
         oldest_wait_exact=wait.exact,
-        tenant_count=seen.tenant_count,
-        ingress=seen.ingress,
-        ready=seen.ready,
-        reranking=seen.reranking,
         stats=dict(sorted(seen.stats.items())),
-        notes=tuple(_notes(seen, workers, configured)),
+        notes=tuple(_notes(pool, seen, workers, configured)),
     )
 
 
@@ -137,7 +115,7 @@ def _slots(worker: WorkerStatus) -> int:
     return int(said) if said.isdigit() else 0
 
 
-def _notes(seen: PoolOverview, workers: tuple[WorkerStatus, ...], configured: PoolConf) -> Iterator[str]:
+def _notes(pool: str, seen: PoolOverview, workers: tuple[WorkerStatus, ...], configured: PoolConf) -> Iterator[str]:
     if configured.paused and seen.waiting:
         yield "The pool is paused: its jobs wait until it is resumed."
     if seen.waiting and not any(worker.live for worker in workers):
@@ -163,7 +141,15 @@ def _notes(seen: PoolOverview, workers: tuple[WorkerStatus, ...], configured: Po
             f"{seen.reranking.policy} to that of {configured.rule}."
         )
     if seen.moving:
-        yield f"{seen.moving:,} jobs are on their way to another pool: a scheduler brings them there."
+        text = (
+            f"{counted(seen.moving, 'job is', 'jobs are')} on the way to another pool: a scheduler brings them there."
+        )
+        if seen.now_ms - seen.moving_since_ms >= STUCK_MS:
+            text += (
+                f" The first left {lasting(seen.now_ms - seen.moving_since_ms)} ago: does that pool take jobs? "
+                f"`manage.py ductor move --from {pool} --back` takes back what has not come there."
+            )
+        yield text
     if seen.quarantined:
         yield f"{seen.quarantined} jobs were set aside because their rows are not of Ductor's making."
     forgotten = seen.tenants.get(settings.tenant_default, 0)

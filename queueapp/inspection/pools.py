@@ -14,7 +14,9 @@ def declared_pools() -> list[str]:
 
 
 def all_pools() -> list[str]:
-    """The declared ones and whatever else the store has jobs of, such as a pool that left the settings."""
+    """The declared ones and whatever else the store has seen, such as a pool that left the settings. Asks both. Raises
+    what the store raises.
+    """
     return sorted({*declared_pools(), *shards.pools()})
 
 

@@ -49,7 +49,10 @@ def reasons_of(facts: WaitFacts, reader: Reader) -> tuple[Reason, ...]:
         case State.ACTIVE:
             found = _active(facts, record, reader)
         case State.MOVING:
-            text = "it is on its way to another pool; whoever moves it, or a scheduler, brings it there"
+            text = (
+                "it is on its way to another pool; whoever moves it, or a scheduler, brings it there, and "
+                "`manage.py ductor move --from POOL --back` takes back what cannot be brought"
+            )
             found = iter((Reason(kind=Kind.MOVING, text=text, blocks=True),))
         case State.DEAD:
             found = iter((_dead(facts, record),))

@@ -1,39 +1,38 @@
 """Which jobs of a pool are meant: by state, tenant, lane, task, reason, group, and as of a moment. Changes nothing.
 
-`batches` gives their ids, the oldest of each index first, in bounded chunks, also while what was given is cancelled,
-retried or discarded: each page begins behind the place where the one before ended. `count` says how many there are.
-Called by `bulk`, which does something to them, and by the skins that first say how many these would be.
+`batches` gives their ids, the oldest of each index first, in bounded chunks; `count` says how many there are; `finding`
+is how both go through them. Called by `bulk`, which does something to them, and by the skins that first say how many
+these would be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from queueapp.errors import InvalidOption
-from queueapp.inspection.jobs import configured_lanes
+from queueapp.inspection.finding import Finding, dead_index
 from queueapp.names import TASK_FORM
 from queueapp.states import State
 from queueapp.store import shards
-from queueapp.store.reads import Reads
-from queueapp.store.views import Cursor
+from queueapp.store.calls import MAX_IDS_PER_CALL
+from queueapp.store.looking import LOOKS
 
-CHUNK = 250
-LOOKS = 1_000
-PAGES_COUNTED = 1_000
-PAGES_OF_REQUEST = 20
-"""The same for a web request, which must not take long."""
-MAX_LANES = 200
+CHUNK = MAX_IDS_PER_CALL
+"""Jobs that are acted on together."""
+READS = 2_000
+"""Pages of up to `LOOKS` jobs that are read to count them."""
+READS_OF_REQUEST = 40
+"""The same for a web request, which must not take long: some hundred milliseconds."""
+TASKS_NAMED = 3
 WAITING = tuple(state for state in State if state.waits)
-NOT_ENDED = (*WAITING, State.ACTIVE)
+NOT_ENDED = (*WAITING, State.MOVING, State.ACTIVE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Jobs of one pool. What is empty is no condition."""
+class Filter:
+    """What jobs have in common, whatever the pool. What is empty is no condition."""
 
-    pool: str
-    states: tuple[State, ...]
     tenant: str = ""
     lane: str = ""
     tasks: tuple[str, ...] = ()
@@ -46,6 +45,21 @@ class Selection:
     """Dead letters that died before this moment, jobs that ended before it, others that were submitted by then. 0: when
     it begins."""
 
+    @property
+    def task(self) -> str:
+        """The tasks, as forms have them."""
+        return ", ".join(self.tasks)
+
+
+EVERY = Filter()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection(Filter):
+    """Jobs of one pool, in these states."""
+
+    pool: str
+    states: tuple[State, ...]
     submission: int = 0
     """The last number of submission at that moment; 0: not known, as it was given from outside."""
 
@@ -58,6 +72,19 @@ class Selection:
         for task in self.tasks:
             if not TASK_FORM.fullmatch(task):
                 raise InvalidOption(f"task is {task!r}: that is no name of a task, such as 'shop.tasks.make_report'.")
+
+    def words(self) -> str:
+        """The conditions, for a log line: `state=pending,active tenant=acme`."""
+        parts = {
+            "state": ",".join(state.value for state in self.states),
+            "tenant": self.tenant,
+            "lane": self.lane,
+            "task": ",".join(self.tasks[:TASKS_NAMED]) + (",…" if len(self.tasks) > TASKS_NAMED else ""),
+            "reason": self.reason,
+            "group": self.group,
+            "as_of_ms": str(self.as_of_ms or ""),
+        }
+        return " ".join(f"{name}={value}" for name, value in parts.items() if value)
 
     def fixed(self) -> Selection:
         """The same with its moment, so that what comes later is left alone however long it takes."""
@@ -86,95 +113,21 @@ class Count:
         return f"{total} ({', '.join(parts)})" if parts else total
 
 
-def count(selection: Selection, *, pages: int = PAGES_COUNTED) -> Count:
-    """How many match. A page is a round trip in which up to `LOOKS` jobs are looked at; after so many it ends."""
+def count(selection: Selection, *, reads: int = READS) -> Count:
+    """How many match. In one read up to `LOOKS` jobs are looked at; after so many it ends."""
     selection = selection.fixed()
-    found: dict[State, int] = {}
-    for state in selection.states:
-        size = _size(selection, state)
-        found[state] = size or 0
-        if size is not None:
-            continue
-        for ids in _of_state(selection, state, LOOKS):
-            found[state] += len(ids)
-            pages -= 1
-            if pages == 0:
-                return Count(by_state=found, exact=False)
-    return Count(by_state=found, exact=True)
+    found = dict.fromkeys(selection.states, 0)
+    known = {state: size for state in selection.states if (size := _size(selection, state)) is not None}
+    rest = replace(selection, states=tuple(state for state in selection.states if state not in known))
+    finding = Finding(rest, size=LOOKS, reads=reads, onward=False)
+    for state, ids in finding:
+        found[state] += len(ids)
+    return Count(by_state=found | known, exact=finding.whole and not finding.place)
 
 
 def batches(selection: Selection, *, size: int = CHUNK) -> Iterator[tuple[State, list[str]]]:
     """Inner ids, at most `size` at a time, and in which state they were found. What runs comes last."""
-    selection = selection.fixed()
-    for state in sorted(selection.states, key=lambda one: one is State.ACTIVE):
-        for ids in _of_state(selection, state, size):
-            if ids:
-                yield state, ids
-
-
-def _of_state(selection: Selection, state: State, size: int) -> Iterator[list[str]]:
-    """Page by page; one that holds none that match is empty."""
-    reads = shards.reads(selection.pool)
-    match state:
-        case State.PENDING:
-            yield from _pending(reads, selection, size)
-        case State.INGRESS:
-            yield from _ingress(reads, selection, size)
-        case State.DEAD:
-            index, rest = _dead_index(reads, selection)
-            yield from _pages(reads, index, rest, size, before_ms=selection.as_of_ms)
-        case State.ENDED:  # of its row little is left, not even the moment of submission for a lane
-            yield from _pages(reads, "ended", selection, size, before_ms=selection.as_of_ms)
-        case State.BACKLOG if selection.tenant:
-            rest = replace(selection, tenant="")
-            for index in (f"bl:{selection.tenant}", f"blc:{selection.tenant}"):
-                yield from _pages(reads, index, rest, size, submitted_by_ms=selection.as_of_ms)
-        case State.ACTIVE:  # heartbeats move them behind others, so that one may be met again
-            seen: set[str] = set()
-            for ids in _pages(reads, "active", selection, size, submitted_by_ms=selection.as_of_ms):
-                fresh = [job_id for job_id in ids if job_id not in seen]
-                seen.update(fresh)
-                yield fresh
-        case _:
-            yield from _pages(reads, state.value, selection, size, submitted_by_ms=selection.as_of_ms)
-
-
-def _pages(
-    reads: Reads, index: str, rest: Selection, size: int, *, before_ms: int = 0, submitted_by_ms: int = 0
-) -> Iterator[list[str]]:
-    cursor: Cursor | None = None
-    while True:
-        page = reads.browse(
-            index,
-            before_ms=before_ms,
-            after=cursor,
-            count=size,
-            looks=LOOKS,
-            tenant=rest.tenant,
-            lane=rest.lane,
-            task="\n".join(rest.tasks),
-            reason=rest.reason,
-            group=rest.group,
-            submitted_by_ms=submitted_by_ms,
-        )
-        yield list(page.ids)
-        cursor = page.cursor
-        if cursor is None:
-            return
-
-
-def _dead_index(reads: Reads, selection: Selection) -> tuple[str, Selection]:
-    """The smallest index that holds them all, and the conditions that are left to look up."""
-    by_group, by_tenant = f"deadgroup:{selection.group}", f"dead:{selection.tenant}"
-    group_first = bool(selection.group)
-    if selection.group and selection.tenant:
-        of_group, of_tenant = reads.sizes([by_group, by_tenant])
-        group_first = of_group < of_tenant
-    if group_first:
-        return by_group, replace(selection, group="")
-    if selection.tenant:
-        return by_tenant, replace(selection, tenant="")
-    return "dead", selection
+    yield from Finding(selection.fixed(), size=size)
 
 
 def _size(selection: Selection, state: State) -> int | None:
@@ -182,73 +135,7 @@ def _size(selection: Selection, state: State) -> int | None:
     if state is not State.DEAD:
         return None
     reads = shards.reads(selection.pool)
-    index, rest = _dead_index(reads, selection)
+    index, rest = dead_index(reads, selection)
     if rest.tenant or rest.lane or rest.tasks or rest.reason or rest.group:
         return None
     return reads.browse(index, before_ms=selection.as_of_ms, count=0, looks=0).size
-
-
-def _ingress(reads: Reads, selection: Selection, size: int) -> Iterator[list[str]]:
-    """Entry by entry, up to those that stand there when it begins; their rows say the rest."""
-    after, left = "", None
-    while left is None or left > 0:
-        total, found = reads.ingress(after, size)
-        left = (total if left is None else left) - len(found)
-        if not found:
-            return
-        after = found[-1][0]
-        ids = [job_id for _, job_id, owner in found if job_id and selection.tenant in ("", owner)]
-        matching = [
-            job_id
-            for job_id, record in zip(ids, reads.letters(ids) if ids else [], strict=True)
-            if record is not None
-            and record.state is State.INGRESS
-            and record.submitted_ms <= selection.as_of_ms
-            and selection.lane in ("", record.lane)
-            and (not selection.tasks or record.task in selection.tasks)
-        ]
-        yield matching
-
-
-def _pending(reads: Reads, selection: Selection, size: int) -> Iterator[list[str]]:
-    """Tenant by tenant, lane by lane, each in its order."""
-    tenants = [[selection.tenant]] if selection.tenant else reads.waiting_tenants()
-    for page in tenants:
-        for tenant in page:
-            yield from _pending_of(reads, replace(selection, tenant=tenant), size)
-
-
-def _pending_of(reads: Reads, selection: Selection, size: int) -> Iterator[list[str]]:
-    """Again, where a tenant has more lanes than one look shows, until a look shows nothing new."""
-    seen: set[str] = set()
-    while True:
-        queues, all_of_them = _queues(reads, selection)
-        fresh = False
-        for queue in queues:
-            rest = replace(selection, tenant="", lane="")
-            for ids in _pages(reads, queue, rest, size, submitted_by_ms=selection.as_of_ms):
-                if not all_of_them:
-                    ids = [job_id for job_id in ids if job_id not in seen]
-                    seen.update(ids)
-                fresh = fresh or bool(ids)
-                yield ids
-        if all_of_them or not fresh:
-            return
-
-
-def _queues(reads: Reads, selection: Selection) -> tuple[list[str], bool]:
-    """The queues of a tenant that hold something, by lane, and whether these are all. Four round trips, one query."""
-    tenant, of = selection.tenant, reads.queues.generations()
-    known = reads.queues.lanes(tenant, MAX_LANES, of)
-    sub_lanes = reads.queues.sub_lanes(tenant, MAX_LANES, of)
-    lanes = sorted({"main", *known, *configured_lanes(selection.pool, tenant)})
-    if selection.lane:
-        lanes = [selection.lane]
-    tiers = [prefix + tier for prefix, *_ in of.every() for tier in ("q", "qc")]
-    places: Sequence[tuple[str, str]] = [
-        *((lane, tier) for lane in lanes for tier in tiers),
-        *(place for place in sub_lanes if selection.lane in ("", place[0].partition("|")[0])),
-    ]
-    names = [f"{tier}:{tenant}|{lane}" for lane, tier in places]
-    held = [name for name, size in zip(names, reads.queues.sizes(names, of), strict=True) if size > 0]
-    return held, len(known) < MAX_LANES and len(sub_lanes) < MAX_LANES

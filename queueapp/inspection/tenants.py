@@ -1,4 +1,4 @@
-"""Which tenants a pool has seen, with or without a row in our tables. Called by the admin and the terminal."""
+"""Which tenants a pool has seen, with or without a row in our tables. Called by the admin and by REST."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from queueapp.store.views import TenantEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenTenant:
-    """A tenant that had work in a pool. `active` is None where no ceiling counts its running jobs."""
+    """A tenant that had work in a pool. `active` is None where neither a ceiling nor a guaranteed minimum counts
+    its running jobs.
+    """
 
     key: str
     waiting: int

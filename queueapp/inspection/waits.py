@@ -34,6 +34,7 @@ class _Sweep:
     """Where a round over a large pool stands."""
 
     first: int = 0
+    lane: int = 0
     cursor: str = "0"
     lanes: tuple[tuple[str, str], ...] = ()
 
@@ -46,22 +47,22 @@ def longest_wait(reads: Reads) -> LongestWait:
     """At most four round trips."""
     sweep = _sweeps.get(reads.keys.prefix, _Sweep())
     found: dict[str, StandingJob] = {}
-    first, cursor, lanes = sweep.first, sweep.cursor, sweep.lanes
-    exact = (first, cursor) == (0, "0")
+    first, lane, cursor, lanes = sweep.first, sweep.lane, sweep.cursor, sweep.lanes
+    exact = (first, lane, cursor) == (0, 0, "0")
     now_ms = 0
     for call in range(CALLS):
-        answer = reads.oldest(first=first, cursor=cursor, lanes=lanes)
+        answer = reads.oldest(first=first, lane=lane, cursor=cursor, lanes=lanes)
         found |= {job.id: job for job in answer.jobs}
-        first, cursor, lanes, now_ms = answer.first, answer.cursor, (), answer.now_ms
+        first, lane, cursor, lanes, now_ms = answer.first, answer.lane, answer.cursor, (), answer.now_ms
         if first < 0 and cursor == "-1":
             exact = exact and call == 0
-            first, cursor = 0, "0"
+            first, lane, cursor = 0, 0, "0"
             break
     else:
         exact = False
     oldest = sorted(found.values(), key=lambda job: job.since_ms)
     known = dict.fromkeys((job.tenant, job.lane) for job in oldest)
-    _sweeps[reads.keys.prefix] = _Sweep(first=first, cursor=cursor, lanes=tuple(known)[:REMEMBERED])
+    _sweeps[reads.keys.prefix] = _Sweep(first=first, lane=lane, cursor=cursor, lanes=tuple(known)[:REMEMBERED])
     if not oldest:
         return LongestWait(ms=0, exact=exact, job=None)
     return LongestWait(ms=max(0, now_ms - oldest[0].since_ms), exact=exact, job=oldest[0])

@@ -23,8 +23,8 @@ class Migration(migrations.Migration):
                 "permissions": (
                     ("view_operations", "Can see what runs: pools, tenants, jobs without their contents"),
                     ("view_payload", "Can see arguments, results and tracebacks"),
-                    ("operate_pool", "Can pause, resume and drain pools, tenants and lanes"),
-                    ("operate_job", "Can cancel, retry and move jobs"),
+                    ("operate_pool", "Can pause, resume, drain and obliterate pools, and pause tenants and lanes"),
+                    ("operate_job", "Can cancel, retry, edit and move jobs"),
                     ("discard_job", "Can discard dead letters"),
                     ("view_all_tenants", "Can use the REST API for every tenant"),
                 ),
@@ -58,6 +58,7 @@ class Migration(migrations.Migration):
                             ("discarded", "discarded"),
                             ("exported", "exported"),
                             ("noted", "noted"),
+                            ("edited", "edited"),
                         ],
                         max_length=16,
                         verbose_name="action",
@@ -893,8 +894,10 @@ class Migration(migrations.Migration):
                 (
                     "weight",
                     models.FloatField(
+                        blank=True,
                         default=1.0,
-                        help_text="Share of service next to others: 2 gets twice what 1 gets. From 0.001 to 1000.",
+                        help_text="Share of service next to others: 2 gets twice what 1 gets. From 0.001 to 1000. Empty = as without limits: the pool's default weight, of a lane 1.",
+                        null=True,
                         validators=[queueapp.validators.weight],
                         verbose_name="weight",
                     ),
@@ -961,7 +964,11 @@ class Migration(migrations.Migration):
                         violation_error_message="This tenant has limits for this pool and lane already: edit those.",
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(("weight__gte", 0.001), ("weight__lte", 1000.0)),
+                        condition=models.Q(
+                            ("weight__isnull", True),
+                            models.Q(("weight__gte", 0.001), ("weight__lte", 1000.0)),
+                            _connector="OR",
+                        ),
                         name="queueapp_limits_weight",
                         violation_error_message="weight must be a number from 0.001 to 1000.",
                     ),

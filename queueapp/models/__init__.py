@@ -1,4 +1,5 @@
-"""What people configure, as rows: pools, tenants, limits of tenants and of concurrency keys in a pool, and schedules.
+"""What people configure, as rows: pools, tenants, limits of tenants and of concurrency keys in a pool, and schedules;
+and what Ductor writes down by itself (`records`).
 
 Intent lives here, in SQL; state lives in the store. Saving a row never waits for the store and never fails because of
 it: `sync` carries the change over after commit, and the scheduler's repair finds whatever did not arrive. No row is

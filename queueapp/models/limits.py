@@ -65,9 +65,14 @@ class TenantLimits(Rated, OurModel):
     lane = shapes.name_or_empty(_("lane"), validators.lane_name, _("Empty = the tenant itself."))
     weight = models.FloatField(
         _("weight"),
+        null=True,
+        blank=True,
         default=1.0,
         validators=[validators.weight],
-        help_text=_("Share of service next to others: 2 gets twice what 1 gets. From 0.001 to 1000."),
+        help_text=_(
+            "Share of service next to others: 2 gets twice what 1 gets. From 0.001 to 1000. Empty = as without limits: "
+            "the pool's default weight, of a lane 1."
+        ),
     )
     max_in_flight = shapes.ceiling(_("Most jobs that run at once. Empty = no limit, 0 = closed."))
     min_share = models.PositiveIntegerField(
@@ -107,6 +112,7 @@ class TenantLimits(Rated, OurModel):
                 validators.WEIGHT_MAX,
                 "queueapp_limits_weight",
                 _("weight must be a number from 0.001 to 1000."),
+                empty=True,
             ),
             models.CheckConstraint(
                 condition=Q(min_share=0) | Q(lane=""),
@@ -143,6 +149,13 @@ class TenantLimits(Rated, OurModel):
                     % {"value": self.min_share, "room": max(0, room)}
                 }
             )
+
+    @property
+    def asked_weight(self) -> float:
+        """The weight that holds; its pool should be loaded."""
+        if self.weight is not None:
+            return self.weight
+        return 1.0 if self.lane else float(self.pool.default_weight)
 
     def __str__(self) -> str:
         scope = f"{self.tenant.key} / {self.lane}" if self.lane else self.tenant.key

@@ -37,8 +37,8 @@ class Operations(models.Model):
         permissions = (
             (VIEW_OPERATIONS, _("Can see what runs: pools, tenants, jobs without their contents")),
             (VIEW_PAYLOAD, _("Can see arguments, results and tracebacks")),
-            (OPERATE_POOL, _("Can pause, resume and drain pools, tenants and lanes")),
-            (OPERATE_JOB, _("Can cancel, retry and move jobs")),
+            (OPERATE_POOL, _("Can pause, resume, drain and obliterate pools, and pause tenants and lanes")),
+            (OPERATE_JOB, _("Can cancel, retry, edit and move jobs")),
             (DISCARD_JOB, _("Can discard dead letters")),
             (VIEW_ALL_TENANTS, _("Can use the REST API for every tenant")),
         )

@@ -52,6 +52,7 @@ class DeadLetterInspection(OurModel):
         DISCARDED = "discarded", _("discarded")
         EXPORTED = "exported", _("exported")
         NOTED = "noted", _("noted")
+        EDITED = "edited", _("edited")
 
     job_id = models.CharField(_("job"), max_length=48, db_index=True)
     pool = models.CharField(_("pool"), max_length=64)

@@ -16,12 +16,10 @@ from typing import Protocol
 from django.db import Error as DatabaseError
 from django.db import OperationalError, connections
 
-from queueapp.conf import settings
+from queueapp.conf import DEFAULT_POOL, settings
 from queueapp.errors import DuctorError
 from queueapp.store.safety import check_scripts
 
-DEFAULT_POOL = "default"
-"""Always there; all pools are in one store."""
 DATABASE_S = 2.0
 """How long a probe waits for the database."""
 _asking = threading.Lock()
@@ -73,7 +71,7 @@ def outside() -> str:
 def _store() -> str:
     try:
         # Not PING: a replica, or a user without the right, answers that and refuses every job.
-        check_scripts(DEFAULT_POOL)
+        check_scripts(DEFAULT_POOL)  # always there, and all pools are in one store
     except DuctorError:
         return "the store does not answer"
     return ""

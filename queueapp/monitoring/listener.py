@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
-from socket import AF_INET, AF_INET6, SHUT_RDWR, socket
+from pathlib import Path
+from socket import AF_INET, AF_INET6, AF_UNIX, SHUT_RDWR, socket
 from socketserver import TCPServer, ThreadingMixIn
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 from django.db import connections
 from prometheus_client.registry import Collector
@@ -51,10 +52,13 @@ class Answers:
 class Listener:
     """The server. Bound when made, so that a port that is taken is known at once; `start` begins to answer."""
 
-    def __init__(self, host: str, port: int, answers: Answers) -> None:
-        """Raises DuctorError when the address cannot be had. Port 0 takes a free one."""
+    def __init__(self, host: str, port: int, answers: Answers, socket_path: Path | None = None) -> None:
+        """Raises DuctorError when the address cannot be had. Port 0 takes a free one.
+
+        With `socket_path` it listens there, instead of at an address: for the parent of this process.
+        """
         try:
-            self._server = _Server(host, port, answers)
+            self._server = _Server(host, port, answers, socket_path)
         except OSError as error:
             where = f"{f'[{host}]' if ':' in host else host}:{port}"
             reason = error.strerror or str(error)
@@ -65,13 +69,16 @@ class Listener:
 
     @property
     def url(self) -> str:
+        if self._server.address_family == AF_UNIX:
+            return f"unix:{self._server.server_address!s}"
         host, port = self._server.server_address[:2]
         text = host.decode() if isinstance(host, bytes) else str(host)
         return f"http://{f'[{text}]' if ':' in text else text}:{port}"
 
     def start(self) -> None:
         self._thread.start()
-        logger.info("Metrics and probes", extra={"url": f"{self.url}/metrics"})
+        level = logging.DEBUG if self._server.address_family == AF_UNIX else logging.INFO
+        logger.log(level, "Metrics and probes", extra={"url": f"{self.url}/metrics"})
 
     def close(self) -> None:
         """Ends it; answers that are under way are cut off with the process."""
@@ -96,18 +103,28 @@ def listen(where: tuple[str, int] | None, vitals: Vitals, collectors: Sequence[C
     return listener
 
 
+def answer_probes(socket_path: Path, vitals: Vitals) -> Listener:
+    """A listener for the parent of this process, which asks for its health and adds up the metrics by itself."""
+    socket_path.unlink(missing_ok=True)  # of a process before, under the same name
+    answers = Answers(page=lambda accept: (b"", TEXT), ailing=vitals.ailing, unready=vitals.unready)
+    listener = Listener("", 0, answers, socket_path)
+    listener.start()
+    return listener
+
+
 class _Server(ThreadingMixIn, TCPServer):
     """Not http.server's own: that one asks the name service for the host's full name, which may take its time."""
 
     allow_reuse_address = True
     daemon_threads = True
 
-    def __init__(self, host: str, port: int, answers: Answers) -> None:
-        self.address_family = AF_INET6 if ":" in host else AF_INET
+    def __init__(self, host: str, port: int, answers: Answers, socket_path: Path | None) -> None:
+        self.address_family = AF_UNIX if socket_path else AF_INET6 if ":" in host else AF_INET
         self.answers = answers
         self._clients: dict[socket, float] = {}
         """Connections that are being answered → when they began."""
-        super().__init__((host, port), _Handler)
+        # str: the library's types know of addresses with ports alone.
+        super().__init__(cast("Any", str(socket_path)) if socket_path else (host, port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if len(self._clients) >= CLIENTS_MOST:

@@ -7,9 +7,10 @@ after commit, again in one call per pool.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from queueapp import telemetry
 from queueapp.conf import our_aliases
 from queueapp.errors import DuctorError, InvalidOption
 from queueapp.producer import client, rows
@@ -51,6 +52,14 @@ Place = Prepared | Replay | Outcome
 
 def enqueue_many(jobs: Iterable[BoundTask]) -> list[Outcome]:
     """Enqueue bound tasks; one Outcome each, in order. Jobs of other backends go through their own `enqueue`."""
+    if not telemetry.active():
+        return _enqueue_many(jobs)
+    jobs = list(jobs)
+    with telemetry.sent(_sending(jobs)):
+        return _enqueue_many(jobs)
+
+
+def _enqueue_many(jobs: Iterable[BoundTask]) -> list[Outcome]:
     places: list[Place] = []
     for bound in jobs:
         try:
@@ -77,6 +86,14 @@ def enqueue_many(jobs: Iterable[BoundTask]) -> list[Outcome]:
 
 async def aenqueue_many(jobs: Iterable[BoundTask]) -> list[Outcome]:
     """See `enqueue_many`."""
+    if not telemetry.active():
+        return await _aenqueue_many(jobs)
+    jobs = list(jobs)
+    with telemetry.sent(_sending(jobs)):
+        return await _aenqueue_many(jobs)
+
+
+async def _aenqueue_many(jobs: Iterable[BoundTask]) -> list[Outcome]:
     places: list[Place] = []
     for bound in jobs:
         try:
@@ -107,6 +124,12 @@ def _is_foreign(bound: BoundTask) -> bool:
     if not isinstance(given, BoundTask):
         raise InvalidOption(f"enqueue_many takes bound tasks, not {bound!r}: write task.using(...).bind(...).")
     return bound.task.backend not in our_aliases()
+
+
+def _sending(jobs: Sequence[BoundTask]) -> telemetry.Sending:
+    pools = sorted({bound.task.queue_name for bound in jobs})
+    task = jobs[0].task.module_path if jobs else ""
+    return telemetry.Sending(task=task, pool=",".join(pools), jobs=len(jobs))
 
 
 def _prepare(bound: BoundTask) -> Prepared:

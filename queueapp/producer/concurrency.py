@@ -7,14 +7,12 @@ A pattern with `{tenant}` keeps tenants apart. `options` reads the option `concu
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, time
 from decimal import Decimal
 from enum import Enum
-from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +20,7 @@ from queueapp import patterns
 from queueapp.codec import digest, spelling
 from queueapp.errors import InvalidOption
 from queueapp.patterns import TENANT_FIELD, TEXT_MAX_BYTES, Parts
+from queueapp.producer.signatures import signature
 from queueapp.store.records import KEYS_MAX, KeyUse
 
 LIMIT_MAX = 1_000_000
@@ -83,7 +82,7 @@ def require_fields(function: Callable[..., Any], keys: Sequence[Key], *, takes_c
 
 def require_known(function: Callable[..., Any], where: str, names: Sequence[str], *, takes_context: bool) -> None:
     """Raises InvalidOption, beginning with `where`, for a field that is no parameter of the function, nor `tenant`."""
-    parameters = _signature(function).parameters
+    parameters = signature(function).parameters
     context = next(iter(parameters), None) if takes_context else None
     named = {
         name
@@ -176,15 +175,10 @@ def bound(
 ) -> dict[str, Any]:
     """Parameter → its value, defaults included. Raises InvalidOption for arguments that do not fit the function."""
     try:
-        found = _signature(function).bind(*((None,) if takes_context else ()), *args, **kwargs)
+        found = signature(function).bind(*((None,) if takes_context else ()), *args, **kwargs)
     except TypeError as error:
         raise InvalidOption(
             f"{option} has keys that cannot be filled in: the arguments do not fit {function.__name__}: {error}."
         ) from None
     found.apply_defaults()
     return dict(found.arguments)
-
-
-@lru_cache(maxsize=1_000)
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    return inspect.signature(function)

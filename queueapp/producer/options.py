@@ -30,6 +30,7 @@ METADATA_MAX_BYTES = 16 * 1024
 EXPIRES_MAX_S = 10 * 365 * 86_400
 DEADLINE_MAX_S = EXPIRES_MAX_S
 DELAY_MAX_S = EXPIRES_MAX_S
+TIMEOUT_MAX_S = 30 * 86_400
 SENSITIVE_FORM = re.compile(r"[^\W\d]\w*(\.[^.]+)*")
 TASK_NAME_FORM = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
@@ -52,6 +53,8 @@ class _Both(TypedDict, total=False):
     max_attempts: int | None
     max_crashes: int | None
     backoff: Backoff | float | timedelta | None
+    timeout: float | timedelta | None
+    soft_timeout: float | timedelta | None
     on_commit: bool | None
     database: str | None
     metadata: Mapping[str, Any] | None
@@ -77,13 +80,7 @@ class Declared(_Both, total=False):
 
 USING = tuple(Using.__annotations__)
 TASK = (*Declared.__annotations__, "takes_context")
-NOT_YET = frozenset(
-    {
-        "timeout",
-        "soft_timeout",
-        "durable",
-    }
-)
+NOT_YET = frozenset({"durable"})
 """Options of later releases, refused by name until something honours them."""
 ELSEWHERE = {
     "bind": "takes_context",
@@ -96,6 +93,8 @@ ELSEWHERE = {
     "retries": "max_attempts",
     "retry": "max_attempts",
     "retry_backoff": "backoff",
+    "soft_time_limit": "soft_timeout",
+    "time_limit": "timeout",
     "ttl": "expires_after",
 }
 """What other queues call it, and we elsewhere → our option."""
@@ -194,6 +193,25 @@ def _delay(value: object) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= DELAY_MAX_S:
         raise InvalidTaskOption(f"delay is {value!r}: it must be seconds (or a timedelta) from 0 to ten years.")
     return float(seconds)
+
+
+def _timeout(name: str) -> Callable[[object], float]:
+    def read(value: object) -> float:
+        seconds = value.total_seconds() if isinstance(value, timedelta) else value
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0.001 <= seconds <= TIMEOUT_MAX_S:
+            raise InvalidTaskOption(f"{name} is {value!r}: it must be seconds (or a timedelta) above 0, up to 30 days.")
+        return float(seconds)
+
+    return read
+
+
+def require_warning(soft_timeout: float | None, timeout: float | None) -> None:
+    """Raises InvalidTaskOption for a warning that would come only when the body has been given up."""
+    if soft_timeout is not None and timeout is not None and soft_timeout >= timeout:
+        raise InvalidTaskOption(
+            f"soft_timeout is {soft_timeout:g} and timeout is {timeout:g}: the soft one warns a body before the other "
+            "one gives it up; make it the smaller one."
+        )
 
 
 def require_one_start(run_after: datetime | None, delay: float | None) -> None:
@@ -336,6 +354,8 @@ READERS: dict[str, Callable[[object], object]] = {
     "max_attempts": _whole("max_attempts", 1, 1_000_000),
     "max_crashes": _whole("max_crashes", 1, 1_000_000),
     "backoff": coerce,
+    "timeout": _timeout("timeout"),
+    "soft_timeout": _timeout("soft_timeout"),
     "on_commit": _switch("on_commit"),
     "database": _database,
     "metadata": _metadata,

@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from queueapp import telemetry
 from queueapp.codec import decode_arguments, digest, encode_arguments, fingerprint
 from queueapp.compat import Task
 from queueapp.conf import default_alias, settings
@@ -85,38 +86,14 @@ class Prepared:
 def prepare(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Prepared:
     """Check and encode a job, without the store and without our tables; a host's tenant resolvers may be asked."""
     ours = adopt(task)
-    payload = encode_arguments(args, kwargs, _options(ours), typed=ours.typed)
-    if len(payload) > settings.max_payload_bytes:
-        raise PayloadTooLarge(
-            f"The arguments of {ours.module_path} have {len(payload)} bytes as JSON; MAX_PAYLOAD_BYTES allows "
-            f"{settings.max_payload_bytes}. Store large data elsewhere and pass where it is."
-        )
+    payload = encoded(ours, args, kwargs, _options(ours))
     name = ours.module_path
     key = ours.idempotency_key
     tenant = resolve_tenant(ours.tenant, name)
     due_ms, delay_ms = _due_ms(ours.run_after), round((ours.delay or 0) * 1000)
     # As the worker will get them: a copy, in which a tuple is a list unless the task is typed.
     args, kwargs, _ = decode_arguments(payload)
-    filled = once.fill_in(
-        ours.func,
-        name,
-        args,
-        kwargs,
-        debounce=ours.debounce,
-        singleton=ours.singleton,
-        tenant=tenant,
-        takes_context=ours.takes_context,
-        is_hidden=partial(_is_hidden, ours),
-    )
-    keys = concurrency.fill_in(
-        ours.func,
-        ours.concurrency,
-        args,
-        kwargs,
-        tenant=tenant,
-        takes_context=ours.takes_context,
-        is_hidden=partial(_is_hidden, ours),
-    )
+    filled = derived(ours, args, kwargs, tenant)
     job = NewJob(
         id=new_id(),
         task=name,
@@ -134,12 +111,55 @@ def prepare(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Prepa
         idempotency=digest(key) if key is not None else "",
         idempotency_ttl_ms=settings.idempotency_ttl_ms,
         deadline_ms=_deadline_ms(ours.deadline, max(due_ms, now_ms() + delay_ms if delay_ms else 0)),
-        keys=tuple(sorted((*keys, *filled.keys), key=lambda key: key.digest)) if filled.keys else keys,
+        keys=filled.keys,
         parks=ours.on_throttle == "park",
         debounce=filled.debounce,
         singleton=filled.singleton,
     )
     return Prepared(task=ours, job=job, args=args, kwargs=kwargs)
+
+
+def encoded(
+    task: DuctorTask, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any] | None
+) -> bytes:
+    """The payload of a job of this task. Raises UnserialisableArgument and PayloadTooLarge."""
+    payload = encode_arguments(args, kwargs, options, typed=task.typed)
+    if len(payload) > settings.max_payload_bytes:
+        raise PayloadTooLarge(
+            f"The arguments of {task.module_path} have {len(payload)} bytes as JSON; MAX_PAYLOAD_BYTES allows "
+            f"{settings.max_payload_bytes}. Store large data elsewhere and pass where it is."
+        )
+    return payload
+
+
+def derived(task: DuctorTask, args: Sequence[Any], kwargs: Mapping[str, Any], tenant: str) -> once.Filled:
+    """What follows from the arguments of a job: its debounce, its singleton and all of its concurrency keys.
+
+    Raises InvalidOption for arguments that give none.
+    """
+    filled = once.fill_in(
+        task.func,
+        task.module_path,
+        args,
+        kwargs,
+        debounce=task.debounce,
+        singleton=task.singleton,
+        tenant=tenant,
+        takes_context=task.takes_context,
+        is_hidden=partial(_is_hidden, task),
+    )
+    keys = concurrency.fill_in(
+        task.func,
+        task.concurrency,
+        args,
+        kwargs,
+        tenant=tenant,
+        takes_context=task.takes_context,
+        is_hidden=partial(_is_hidden, task),
+    )
+    if not keys:
+        return filled
+    return replace(filled, keys=tuple(sorted((*keys, *filled.keys), key=lambda key: key.digest)))
 
 
 def _options(task: DuctorTask) -> dict[str, Any]:
@@ -159,6 +179,12 @@ def _options(task: DuctorTask) -> dict[str, Any]:
         found["sensitive"] = list(task.sensitive) if isinstance(task.sensitive, tuple) else True
     if declared is not None and declared.typed != task.typed:
         found["typed"] = task.typed
+    for name in ("timeout", "soft_timeout"):
+        value = getattr(task, name)
+        if value is not None and (declared is None or getattr(declared, name) != value):
+            found[name] = value
+    if telemetry.active() and (carrier := telemetry.carrier()):
+        found[telemetry.OPTION] = carrier
     return found
 
 

@@ -23,7 +23,7 @@ from queueapp.producer.saved import PROGRESS, saved_metadata
 from queueapp.producer.task import DuctorTask, R, find, unchecked
 from queueapp.states import Outcome as Ending
 from queueapp.states import State
-from queueapp.store import shards
+from queueapp.store import shards, transit
 from queueapp.store.following import next_id
 from queueapp.store.ids import LENGTH, made_ms
 from queueapp.store.records import LeasedJob
@@ -168,10 +168,11 @@ class DuctorResult(GenericResult[..., R]):  # type: ignore[misc]  # the stubs do
         """Cancel the job, and refresh this handle. True: it is, or will be, cancelled. False: that came too late.
 
         A job that waits has ended when this returns. One that runs is told to stop (`cancelling`); it ends as cancelled
-        when its body is through, whatever that returns, or when its worker is lost. Too late it is for one that has
-        ended, for a dead letter, and for one that nobody knows any more. A job that the outbox keeps is taken out of
-        it. Raises NotSentYet for one that its transaction has not sent: what sends it cannot be called off but by a
-        rollback.
+        when its body is through, whatever that returns, or when its worker is lost. One on its way to another pool is
+        cancelled there; while that pool refuses to answer (`state` is moving still), this can only be promised, and is
+        not true of one that had come there and ended before. Too late it is for one that has ended, for a dead letter,
+        and for one that nobody knows any more. A job that the outbox keeps is taken out of it. Raises NotSentYet for
+        one that its transaction has not sent: what sends it cannot be called off but by a rollback.
         """
         if self.outbox:
             if _outbox().withdraw(self):
@@ -180,7 +181,7 @@ class DuctorResult(GenericResult[..., R]):  # type: ignore[misc]  # the stubs do
         self._require_sent()
         for _ in range(2):  # it may have been moved to another pool since this handle was read
             place = shards.locate(self.moved_to or self.id)
-            word = shards.store(place[0]).cancel([place[1]])[0] if place is not None else "gone"
+            word = transit.cancel(place[0], [place[1]])[0] if place is not None else "gone"
             if word != "gone":
                 self.refresh()
             if word != "already" or self.is_finished:
@@ -197,6 +198,8 @@ class DuctorResult(GenericResult[..., R]):  # type: ignore[misc]  # the stubs do
         for _ in range(2):
             place = await asyncio.to_thread(shards.locate, self.moved_to or self.id)
             word = (await shards.async_store(place[0]).cancel([place[1]]))[0] if place is not None else "gone"
+            if place is not None and word == "moving":
+                word = (await asyncio.to_thread(transit.cancel, place[0], [place[1]]))[0]
             if word != "gone":
                 await self.arefresh()
             if word != "already" or self.is_finished:
@@ -204,7 +207,7 @@ class DuctorResult(GenericResult[..., R]):  # type: ignore[misc]  # the stubs do
         return self._is_cancelled(word)
 
     def _is_cancelled(self, word: str) -> bool:
-        return word in {"cancelled", "stopping"} or (word == "already" and self.outcome == Ending.CANCELLED)
+        return word in {"cancelled", "stopping", "moving"} or (word == "already" and self.outcome == Ending.CANCELLED)
 
     def _require_sent(self) -> None:
         if self.outbox:

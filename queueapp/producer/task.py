@@ -76,6 +76,10 @@ class DuctorTask(GenericTask[P, R]):
     """Lost workers before a job is dead; None: `MAX_CRASHES`."""
     backoff: Backoff | None = None
     """Delay before another attempt; None: `BACKOFF`."""
+    timeout: float | None = None
+    """Seconds after which a run is given up and counts as failed; None: `TIMEOUT`."""
+    soft_timeout: float | None = None
+    """Seconds after which a run is warned, by an exception raised in it."""
     on_commit: bool | None = None
     """Inside a transaction, send after commit; None: `ENQUEUE_ON_COMMIT`."""
     database: str | None = None
@@ -97,6 +101,7 @@ class DuctorTask(GenericTask[P, R]):
             if value is not None:
                 object.__setattr__(self, name, options.read(name, value))
         options.require_one_start(self.run_after, self.delay)
+        options.require_warning(self.soft_timeout, self.timeout)
         options.require_parameters(self.func, self.sensitive)
         options.require_fields(
             self.func, self.concurrency, self.debounce, self.singleton, takes_context=self.takes_context

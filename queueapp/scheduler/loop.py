@@ -19,7 +19,6 @@ from django.db import Error as DatabaseError
 
 from queueapp.conf import settings
 from queueapp.errors import DuctorError, StoreError, StoreUnavailable
-from queueapp.inspection.moving import MovesStore
 from queueapp.outage import Outage
 from queueapp.scheduler.dispatching import Dispatcher, DispatchStore
 from queueapp.scheduler.duties import Duty
@@ -33,6 +32,7 @@ from queueapp.scheduler.leadership import PROBE_S, Leadership, LeadershipStore
 from queueapp.scheduler.leading import DispatchThread
 from queueapp.store import shards
 from queueapp.store.presence import Presence
+from queueapp.store.transit import MovesStore
 from queueapp.sync.installation import Ownership
 
 logger = logging.getLogger(__name__)
@@ -100,12 +100,15 @@ class Scheduler:
         self._clock = clock
         self._presence = presence
         self._stopping = False
-        self._mail: SimpleQueue[str] = SimpleQueue()
-        """Pools whose leadership wants the loop now; "" only wakes it. A signal handler may put into it at any moment,
-        where the lock of an Event might be held by the very thread that the handler interrupts."""
+        self._mail: SimpleQueue[tuple[str, bool]] = SimpleQueue()
+        """Pools whose leadership wants the loop now, and whether only for this process's own subscription; "" only
+        wakes it. A signal handler may put into it at any moment, where the lock of an Event might be held by the very
+        thread that the handler interrupts."""
         self._outage = Outage(logger, clock=clock)
         self.leaderships: dict[str, Leadership] = {}
         """By pool."""
+        self._by_prefix: dict[str, str] = {}
+        """Prefix of the shard → pool. Written by key, so that the thread of the presence needs no lock."""
         self._turned_at = clock()
         self._appointments = [Appointment("pools", "look", self._find_pools)]
         self._appointments += [Appointment("database", type(duty).__name__, duty.run) for duty in common]
@@ -116,11 +119,11 @@ class Scheduler:
 
     def stop(self) -> None:
         self._stopping = True
-        self._mail.put("")
+        self._mail.put(("", False))
 
     def hurry(self, pool: str) -> None:
         """Something happened to the leadership of this pool: the loop looks at once. From any thread."""
-        self._mail.put(pool)
+        self._mail.put((pool, False))
 
     def leading(self) -> dict[str, bool]:
         """Pool → whether this scheduler leads it now. May be called from any thread."""
@@ -164,23 +167,29 @@ class Scheduler:
             logger.info("Scheduler stopped", extra={"owner": self._owner})
 
     def _hurry_shard(self, prefix: str) -> None:
-        for pool in [*self.leaderships]:
-            if not prefix or shards.keys(pool).prefix == prefix:
-                self.hurry(pool)
+        """The presence's thread: this shard's channel was confirmed, or all of them ("") were lost."""
+        for pool in [*self.leaderships] if not prefix else [self._by_prefix[prefix]]:
+            self._mail.put((pool, True))
 
     def _lead_hurried(self, wait_s: float) -> None:
         """Waits for mail, so long at most, and takes all there is. Leadership first: what it waits for takes
-        milliseconds, and the duties before it may take longer."""
+        milliseconds, and the duties before it may take longer. However often a pool is named, it is looked at once."""
+        mail: dict[str, bool] = {}
         try:
-            pool = self._mail.get(timeout=wait_s) if wait_s > 0 else self._mail.get_nowait()
-            while not self._stopping:
-                for appointment in [*self._appointments]:
-                    if appointment.who == pool and appointment.what == LEADERSHIP and self._may_lead:
-                        self.leaderships[pool].hurry()
-                        self._keep(appointment)
-                pool = self._mail.get_nowait()
+            pool, subscribed = self._mail.get(timeout=wait_s) if wait_s > 0 else self._mail.get_nowait()
+            while True:
+                mail[pool] = mail.get(pool, True) and subscribed
+                pool, subscribed = self._mail.get_nowait()
         except Empty:
-            return
+            pass
+        for appointment in [*self._appointments] if mail else []:
+            if appointment.what == LEADERSHIP and appointment.who in mail and self._may_lead and not self._stopping:
+                leadership = self.leaderships[appointment.who]
+                if mail[appointment.who]:
+                    leadership.presence_changed()
+                else:
+                    leadership.hurry()
+                self._keep(appointment)
 
     @property
     def _may_lead(self) -> bool:
@@ -246,7 +255,7 @@ class Scheduler:
     def _add_pool(self, pool: str, store: SchedulerStore) -> None:
         keys, presence = shards.keys(pool), self._presence
         if presence is not None:
-            presence.add(keys)
+            self._by_prefix[keys.prefix] = pool
         leadership = Leadership(
             pool,
             store,
@@ -255,6 +264,7 @@ class Scheduler:
             renew_ms=settings.leader_renewal_ms,
             retry_ms=settings.leader_retry_ms,
             channel=(lambda: presence.channel(keys)) if presence is not None else None,
+            doubt=presence.doubt if presence is not None else lambda: None,
             clock=self._clock,
         )
         self.leaderships[pool] = leadership
@@ -277,6 +287,8 @@ class Scheduler:
             Moves(pool, store),
         ]
         self._appointments.append(Appointment(pool, LEADERSHIP, lead))
+        if presence is not None:
+            presence.add(keys)  # what it tells concerns the pool as it stands now
         self._appointments += [Appointment(pool, type(duty).__name__, duty.run) for duty in duties]
 
     def _release(self) -> None:

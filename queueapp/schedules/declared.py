@@ -6,7 +6,6 @@ scheduler that starts brings them into rows (`schedules.rows`).
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
@@ -28,6 +27,7 @@ from queueapp.firings import (
 )
 from queueapp.producer import backoff
 from queueapp.producer.discovery import registry as tasks
+from queueapp.producer.signatures import misfit
 from queueapp.producer.task import BoundTask, DuctorTask, adopt
 
 T = TypeVar("T", bound=Task | BoundTask)
@@ -166,11 +166,8 @@ def _given_arguments(given: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[s
 
 def _arguments(task: DuctorTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """As a row keeps them: as JSON."""
-    context = (None,) if task.takes_context else ()
-    try:
-        inspect.signature(task.func).bind(*context, *args, **kwargs)
-    except TypeError as error:
-        raise InvalidOption(f"schedule(args=..., kwargs=...) do not fit {task.module_path}: {error}.") from None
+    if why := misfit(task, args, kwargs):
+        raise InvalidOption(f"schedule(args=..., kwargs=...) do not fit {task.module_path}: {why}.")
     return decode_arguments(encode_arguments(args, kwargs))[:2]
 
 

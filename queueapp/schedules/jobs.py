@@ -6,7 +6,6 @@ however often, it is the same job. An idempotency key says so for an hour, also 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,6 +30,7 @@ from queueapp.producer import backoff, rows
 from queueapp.producer.concurrency import Key
 from queueapp.producer.discovery import find
 from queueapp.producer.preparation import Prepared, prepare
+from queueapp.producer.signatures import misfit
 from queueapp.producer.task import DuctorTask, adopt
 from queueapp.schedules.declared import COLUMNS, OPTIONS, require_jitter
 from queueapp.schedules.words import why
@@ -160,11 +160,8 @@ def faults_of(schedule: Schedule) -> dict[str, list[str]]:
     _try(faults, "options", lambda: task.using(**further(schedule.options)))
     if not faults:
         _try(faults, "jitter_seconds", lambda: require_jitter(schedule.jitter_seconds, task_of(schedule).expires_after))
-    context = (None,) if task.takes_context else ()
-    try:
-        inspect.signature(task.func).bind(*context, *schedule.args, **schedule.kwargs)
-    except TypeError as error:
-        faults["kwargs"] = [f"The arguments do not fit {schedule.task}: {error}. Correct args or kwargs."]
+    if wrong := misfit(task, schedule.args, schedule.kwargs):
+        faults["kwargs"] = [f"The arguments do not fit {schedule.task}: {wrong}. Correct args or kwargs."]
     _try(faults, "overlap", lambda: marked(task, schedule, 0))
     if not faults:
         _try(faults, "args", lambda: prepared(schedule, 0, 0))

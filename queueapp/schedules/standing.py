@@ -15,7 +15,7 @@ from queueapp.models import OutboxEntry, Schedule
 from queueapp.producer import outbox
 from queueapp.schedules import jobs
 from queueapp.states import State
-from queueapp.store import shards
+from queueapp.store import transit
 from queueapp.store.following import read_job
 
 
@@ -63,4 +63,4 @@ def cancelled(job_id: str, schedule: Schedule) -> bool:
     pool, record = found
     if record.state is State.MOVING:
         return False
-    return shards.store(pool).cancel([record.id]) != ["stopping"] or jobs.waits_for(schedule, job_id)
+    return transit.cancel(pool, [record.id]) != ["stopping"] or jobs.waits_for(schedule, job_id)

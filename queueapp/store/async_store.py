@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import redis.asyncio
 from redis.exceptions import ConnectionError as ServerGone
-from redis.exceptions import ResponseError
+from redis.exceptions import ReadOnlyError, ResponseError
 from redis.exceptions import TimeoutError as ServerSilent
 
 from queueapp.store import calls
@@ -70,7 +70,11 @@ class AsyncStore:
             try:
                 reply = await self._send(call)
             except (ServerGone, ServerSilent):
+                await self.client.connection_pool.disconnect(inuse_connections=False)  # as `connection.drop_idle`
                 reply = await self._send(call)  # replay-safe: the script recognises a repeat
+            except ReadOnlyError:
+                await self.client.connection_pool.disconnect(inuse_connections=False)
+                raise
         return call.result(reply)
 
     async def _send(self, call: Call[Any]) -> calls.Reply:

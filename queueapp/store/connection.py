@@ -31,8 +31,9 @@ from queueapp.store.address import Address
 
 CONNECT_TIMEOUT_S = 2.0
 COMMAND_TIMEOUT_S = 5.0
-BLOCKING_TIMEOUT_S = 15.0
-"""A blocking command may block for less than this, never longer."""
+BLOCKING_TIMEOUT_S = 8.0
+"""A blocking command may block for less than this, never longer; nobody does for more than 5.5 s. So long it takes
+who waits to notice a server that is frozen."""
 READ_TIMEOUT_S = 1.0
 
 _lock = threading.RLock()
@@ -74,6 +75,24 @@ def async_commands() -> redis.asyncio.Redis:
                 closing.__anext__().__await__().__next__()
             _by_loop[loop] = client, closing
         return _by_loop[loop][0]
+
+
+def sentinels() -> tuple[str, list[tuple[str, redis.Redis]]]:
+    """The name that the primary has among its Sentinels, and for each that the settings name its address and a client,
+    which the caller closes; ("", []) where there are none."""
+    where = _where()
+    options = {**where.sentinel_options, "socket_timeout": READ_TIMEOUT_S, "retry": Retry(NoBackoff(), 0)}
+    return where.master_name, [
+        (f"{host}:{port}", redis.Redis(host=host, port=port, protocol=2, **options)) for host, port in where.sentinels
+    ]
+
+
+def drop_idle(client: redis.Redis) -> None:
+    """After a lost reply: what rests in the pool leads to the same server, which may be frozen, or a replica by now.
+
+    Each of these connections would cost its next user another time-out. Those in use are their users' own.
+    """
+    client.connection_pool.disconnect(inuse_connections=False)
 
 
 def label() -> str:

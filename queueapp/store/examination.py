@@ -18,6 +18,7 @@ from queueapp.store import scripts
 from queueapp.store.connection import translate_errors
 from queueapp.store.fitness import Remark, of_info
 from queueapp.store.keys import ShardKeys
+from queueapp.store.sentinels import of_sentinels
 
 CLOCK_WARN_MS, CLOCK_ERROR_MS, CLOCK_CLAMPED_MS = 2_000, 60_000, 5_000
 CALLED_BY_CLIENTS = frozenset(
@@ -50,6 +51,7 @@ CALLED_BY_CLIENTS = frozenset(
         "SCRIPT",
         "SET",
         "SMEMBERS",
+        "SSCAN",
         "SSUBSCRIBE",
         "SUBSCRIBE",
         "TIME",
@@ -77,7 +79,7 @@ OPTIONAL = {
     "SUBSCRIBE": "the death of a worker or a leader shows when its lease ends, not at once",
     "SSUBSCRIBE": 'only LEADER_PRESENCE "shard" needs it',
     "PUBSUB": "the death of a worker or a leader shows when its lease ends, not at once",
-    "INFO": "nobody can be warned of an unsafe server",
+    "INFO": "nobody can be warned of an unsafe server, and who empties a pool does not notice a failover",
 }
 """Without these Ductor works, but …"""
 SUBCOMMANDS = {"FUNCTION": ("LOAD", "x"), "SCRIPT": ("LOAD", "x"), "PUBSUB": ("NUMSUB",), "XGROUP": ("CREATE",)}
@@ -93,6 +95,7 @@ def of_server(client: redis.Redis, keys: ShardKeys) -> Iterator[Remark]:
         yield Remark(check="info", level="unknown", text="INFO could not be read: version, memory and persistence.")
     else:
         yield from of_info(info, {_text(name): _text(value) for name, value in config.items()})
+    yield from of_sentinels(info or {})
     yield _clock(client)
     yield from _commands(client)
     yield from _rights(client, keys)

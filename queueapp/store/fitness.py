@@ -15,6 +15,8 @@ Level = Literal["well", "note", "unknown", "warning", "error"]
 OLDEST = (7, 0)
 """Redis 7.0: functions, and flags of scripts. Valkey reports 7.2 as the Redis version that it is compatible with."""
 NEARLY_FULL, FRAGMENTED, FRAGMENTED_LEAST = 0.8, 1.5, 200_000_000
+CROWDED = 0.8
+"""The share of `maxclients` above which a deploy, which doubles the processes for a while, may find no room."""
 SHORT_TIMEOUT_S = 30
 """Connections that rest for less than this are closed: every call then begins with a new one."""
 
@@ -69,7 +71,9 @@ def of_info(info: Mapping[str, Any], config: Mapping[str, str]) -> Iterator[Rema
     yield eviction_of(info)
     yield from persistence_of(info, config)
     yield from _replicas_of(info, config)
+    yield from _refusals_of(info, config)
     yield from memory_of(info)
+    yield from _clients_of(info)
     yield from _sockets_of(config)
 
 
@@ -133,9 +137,17 @@ def persistence_of(info: Mapping[str, Any], config: Mapping[str, str]) -> Iterat
 def _replicas_of(info: Mapping[str, Any], config: Mapping[str, str]) -> Iterator[Remark]:
     number = int(info.get("connected_slaves", 0) or 0)
     least = config.get("min-replicas-to-write")
-    if not number:
+    in_step = int(info.get("min_slaves_good_slaves", number) or 0)
+    if least is not None and in_step < int(least):
+        yield Remark(
+            check="replicas",
+            level="error",
+            text=f"The server refuses all writes: {in_step} replicas are in step, min-replicas-to-write is {least}.",
+            remedy="Start the replicas, or lower `min-replicas-to-write` for as long as they are away.",
+        )
+    elif not number:
         return
-    if least is None:
+    elif least is None:
         yield Remark(check="replicas", level="unknown", text="min-replicas-to-write could not be read.")
     elif least == "0":
         yield Remark(
@@ -146,6 +158,38 @@ def _replicas_of(info: Mapping[str, Any], config: Mapping[str, str]) -> Iterator
         )
     else:
         yield Remark(check="replicas", level="well", text=f"min-replicas-to-write is {least}, of {number} replicas.")
+
+
+def _refusals_of(info: Mapping[str, Any], config: Mapping[str, str]) -> Iterator[Remark]:
+    """What makes a server take nothing on although it answers."""
+    failed = info.get("rdb_last_bgsave_status", "ok") != "ok" and config.get("save", "") != ""
+    if failed and config.get("stop-writes-on-bgsave-error", "yes") == "yes":
+        yield Remark(
+            check="writes",
+            level="error",
+            text="The server refuses all writes: its last snapshot failed.",
+            remedy="Look at its disk and its log. With an append-only file snapshots are not needed: set `save ''`.",
+        )
+    if info.get("paused_reason", "none") not in ("none", ""):
+        yield Remark(
+            check="writes",
+            level="warning",
+            text=f"The server lets its clients wait ({info['paused_reason']}, "
+            f"{info.get('paused_actions', 'all')}) for {int(info.get('paused_timeout_milliseconds', 0)) / 1000:.1f} s "
+            "more.",
+            remedy="A fail-over by hand does so for a moment. Else somebody said CLIENT PAUSE; CLIENT UNPAUSE ends it.",
+        )
+
+
+def _clients_of(info: Mapping[str, Any]) -> Iterator[Remark]:
+    there, most = int(info.get("connected_clients", 0) or 0), int(info.get("maxclients", 0) or 0)
+    if most and there > CROWDED * most:
+        yield Remark(
+            check="clients",
+            level="warning",
+            text=f"{there:,} of at most {most:,} connections are open; who finds none left is refused.",
+            remedy="Raise `maxclients` (and the limit of open files), or start fewer processes.",
+        )
 
 
 def is_full(info: Mapping[str, Any]) -> bool:

@@ -90,12 +90,16 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "dead:<tenant>": ("zset", "dead letters of one tenant by time of death"),
     "deadgroup:<group>": ("zset", "dead letters of one group (what they died of) by time of death"),
     "deadgroups": ("zset", "groups of dead letters by the death of their newest member"),
-    "ended": ("zset", "ended jobs by end time"),
+    "ended": ("zset", "ended jobs by end time; those that moved away stand in stubs"),
+    "stubs": ("zset", "what moved jobs left behind, by when it was last seen to lead to one (lua/stubs.lua)"),
     "slots:p": ("zset", "leases of the pool by start; kept only while the pool has a ceiling"),
     "slots:t:<tenant>": ("zset", "leases of a tenant with a ceiling or a minimum, by start"),
     "slots:l:<tenant>|<lane>": ("zset", "leases of a lane with a ceiling, by start"),
     "slots:k:<digest>": ("zset", "leases with a concurrency key, by start"),
-    "cuts": ("hash", "tenant → number of submission up to which its jobs are cancelled when met, and until when"),
+    "cuts": (
+        "hash",
+        "tenant|who cancels → number of submission up to which its jobs are cancelled when met, and until when",
+    ),
     "counts": ("hash", "w: waiting jobs (pending + scheduled + backlog + ingress + ready)"),
     "tenants": ("zset", "tenants by their waiting jobs; those that have none, or only dead letters, at 0"),
     "served:<minute>": (
@@ -128,6 +132,7 @@ GLOSSARY: dict[str, tuple[str, str]] = {
         "absent: its sign of life (lua/include/presence.lua)",
     ),
     "fence": ("hash", "epoch and nonce of the newest term, and when its leader last renewed it"),
+    "erased:<id>": ("string", "a job that may be on its way here and was erased, so that it does not arrive; expires"),
     "quarantine": ("set", "ids whose rows had the wrong type and were set aside"),
 }
 """Key without its prefix → (type, meaning)."""

@@ -19,6 +19,8 @@ class Term:
     epoch: int
     nonce: str
     ttl_ms: int
+    seen: bool = True
+    """The store sees somebody on the channel that the leader told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from queueapp.store.calls import Reply
+from queueapp.store.scripts import Argument
 from queueapp.store.sending import Sender
 from queueapp.store.views import Cursor, Page, Standing, StandingJob
 from queueapp.store.wait_facts import WaitFacts, wait_facts
+
+LOOKS = 1_000
+"""Rows that one page of `browse` looks at, unless another number is asked for."""
 
 
 class Looking(Sender):
@@ -29,7 +34,7 @@ class Looking(Sender):
         before_ms: int = 0,
         after: Cursor | None = None,
         skip: int = 0,
-        looks: int = 1_000,
+        looks: int = LOOKS,
         tenant: str = "",
         task: str = "",
         reason: str = "",
@@ -44,9 +49,10 @@ class Looking(Sender):
         out scores from there on, `submitted_by_ms` jobs that were submitted later.
         """
         score, job_id = after or ("", "")
-        size, found, position, last_score, last_id = self._run(
+        page: Page = self._run(
             self._call(
                 "browse",
+                read=_page,
                 index=index,
                 newest=int(newest),
                 before=before_ms,
@@ -63,22 +69,30 @@ class Looking(Sender):
                 latest=submitted_by_ms,
             )
         )
-        return Page(
-            ids=[one.decode() for one in found[::2]],
-            size=size,
-            position=position,
-            cursor=(last_score.decode(), last_id.decode()) if last_id else None,
-        )
+        return page
+
+    def browse_each(self, queues: Sequence[str], *, count: int, task: str = "", submitted_by_ms: int = 0) -> list[Page]:
+        """The first page of each of these queues, in one round trip. Changes nothing."""
+        none: dict[str, Argument] = dict.fromkeys(("score", "id", "tenant", "reason", "group", "lane"), "")
+        rest = none | {"newest": 0, "before": 0, "skip": 0, "count": count, "looks": LOOKS}
+        rest |= {"task": task, "latest": submitted_by_ms}
+        return self._run_all([self._call("browse", None, _page, **{**rest, "index": queue}) for queue in queues])
 
     def oldest(
-        self, *, first: int = 0, cursor: str = "0", lanes: Sequence[tuple[str, str]] = (), looks: int = 2_000
+        self,
+        *,
+        first: int = 0,
+        lane: int = 0,
+        cursor: str = "0",
+        lanes: Sequence[tuple[str, str]] = (),
+        looks: int = 2_000,
     ) -> Standing:
         """The pending jobs that have stood in line longest, as far as about `looks` commands go. Changes nothing.
 
-        `lanes` are looked at before all others; `first` and `cursor` of the answer lead on.
+        `lanes` are looked at before all others; `first`, `lane` and `cursor` of the answer lead on.
         """
-        jobs, then, cursor_then, now_ms = self._run(
-            self._call("oldest", {"lanes": lanes}, first=first, cursor=cursor, looks=looks)
+        jobs, then, lane_then, cursor_then, now_ms = self._run(
+            self._call("oldest", {"lanes": lanes}, first=first, lane=lane, cursor=cursor, looks=looks)
         )
         return Standing(
             jobs=[
@@ -86,6 +100,7 @@ class Looking(Sender):
                 for tenant, lane, job_id, since in jobs
             ],
             first=then,
+            lane=lane_then,
             cursor=cursor_then.decode(),
             now_ms=now_ms,
         )
@@ -94,3 +109,13 @@ class Looking(Sender):
         """What one job waits for, at one moment; lua/explain.lua says what bounds what. Changes nothing."""
         call = self._call("explain", id=job_id, live_ms=live_ms, most=most, walked=walked, looks=looks)
         return wait_facts(job_id, self._run(call))
+
+
+def _page(reply: Reply) -> Page:
+    size, found, position, last_score, last_id = reply
+    return Page(
+        ids=[one.decode() for one in found[::2]],
+        size=size,
+        position=position,
+        cursor=(last_score.decode(), last_id.decode()) if last_id else None,
+    )

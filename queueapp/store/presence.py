@@ -6,7 +6,9 @@ they end. Nothing else depends on it: where a server or its ACL refuses SUBSCRIB
 
 A thread owns the connection and does nothing but listen. When it is cut the channels stop to be told at once, so that
 what is alive renews and says "do not watch me" before anybody takes over, and are told again when the server has
-confirmed them anew. A child that is forked closes its copy of the socket: else it would keep its dead parent alive.
+confirmed them anew. A connection that nobody cuts may still lead to the wrong server, such as a primary that is a
+replica by now: scripts, which run on the new one, see nobody there, and whoever called them says so (`doubt`). A child
+that is forked closes its copy of the socket: else it would keep its dead parent alive.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ PAUSE_S, PAUSE_MAX_S = 0.02, 1.0
 """Between two tries to come back. Nobody may count as lost because of an outage that it only needed to notice:
 `STEADY_S` is longer."""
 REFUSED_PAUSE_S = 30.0
+DOUBT_S, DOUBT_MAX_S = 10.0, 600.0
+"""Between two connections that are given up because no script sees them, at least; it doubles each time."""
 STEADY_S = 3.0
 """Who has been subscribed for so long may say of others that they are gone."""
 
@@ -47,7 +51,7 @@ class Subscriber(Protocol):
 
 
 class Presence:
-    """One process's channels. `add`, `channel` and `steady` may be called from any thread."""
+    """One process's channels. `add`, `channel`, `steady` and `doubt` may be called from any thread."""
 
     def __init__(
         self,
@@ -71,6 +75,8 @@ class Presence:
         self._pubsub: Any = None
         self._added = threading.Event()
         self._listeners: list[Callable[[str], None]] = []
+        self._doubted = False
+        self._doubt_at, self._doubt_s = clock(), DOUBT_S
         self._thread = threading.Thread(target=self._run, name="ductor-presence", daemon=True)
         _alive.add(self)
 
@@ -113,6 +119,16 @@ class Presence:
         since = self._since.get(self._names.get(keys.prefix, ""))
         return self.channel(keys) if since is not None and self._clock() - since >= STEADY_S else ""
 
+    def doubt(self) -> None:
+        """A script sees nobody on a channel that `channel` told. The thread connects anew, within `LISTEN_S`.
+
+        Not at once again: who may not count subscribers never sees one.
+        """
+        now = self._clock()
+        if now >= self._doubt_at:
+            self._doubted = True
+            self._doubt_at, self._doubt_s = now + self._doubt_s, min(DOUBT_MAX_S, 2 * self._doubt_s)
+
     # -- the thread ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -145,10 +161,10 @@ class Presence:
             while not self._names and not self._stopping.is_set():
                 self._added.wait()
             with self._lock:
-                self._pubsub, names = pubsub, [*self._names.values()]
+                self._pubsub, names, self._doubted = pubsub, [*self._names.values()], False
             self._subscribe(pubsub, names)
             heard_at = self._clock()
-            while not self._stopping.is_set():
+            while not (self._stopping.is_set() or self._doubted):
                 message = self._next_message(pubsub)
                 now = self._clock()
                 if message is not None:

@@ -18,6 +18,8 @@ from queueapp.store.rows import child_of
 from queueapp.store.views import Change
 
 EARLIER = "<"
+PAGE = 1_000
+"""Lanes of a tenant, or sub-lanes, that one command reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,10 @@ class Generations:
         """
         found: list[tuple[str, int, bytes | None]] = [("", self.number, self.policy)]
         return [(EARLIER, self.number - 1, self.earlier), *found] if self.earlier is not None else found
+
+    def tiers(self) -> list[str]:
+        """What the names of queues begin with, in the order of `every`: fresh work, then what continues."""
+        return [prefix + tier for prefix, *_ in self.every() for tier in ("q", "qc")]
 
 
 def change_of(old: bytes | None, moved: bytes | None) -> Change | None:
@@ -71,35 +77,48 @@ class QueueReads:
             for queue in queues:
                 number = generations.number - queue.startswith(EARLIER)
                 pipeline.zcard(self.keys.in_line(queue.removeprefix(EARLIER), number))
-            return [int(size) for size in pipeline.execute()]
+            return [int(size) for size in pipeline.execute()] if queues else []
 
-    def lanes(self, tenant: str, count: int, generations: Generations) -> list[str]:
-        """Lanes of a tenant with work that may run, by name; at most `count` of each generation."""
-        every = generations.every()
-        with translate_errors():
-            pipeline = self.client.pipeline(transaction=True)
-            for _, number, _ in every:
-                pipeline.zrange(self.keys.in_line(f"lanes:{tenant}", number), 0, count - 1)
-            found = pipeline.execute()
-        names = {
-            child_of(member, policy) for members, (_, _, policy) in zip(found, every, strict=True) for member in members
-        }
-        return sorted(names)
-
-    def sub_lanes(self, tenant: str, count: int, generations: Generations) -> dict[tuple[str, str], bool]:
-        """Where jobs with concurrency keys stand: (`<lane>|@<ks>`, q or qc, perhaps behind `<`) → a member of the lane
-        stands for them, so that they do not wait for a key. At most `count`.
+    def lanes(self, tenants: Sequence[str], generations: Generations) -> dict[str, list[str]]:
+        """All lanes of each of these tenants with work that may run, by name. One round trip for each generation and
+        `PAGE` lanes of a tenant; a lane that has such work all the while is among them.
         """
-        found: dict[tuple[str, str], bool] = {}
-        for prefix, number, _ in generations.every():
-            sub_lanes, parked = self.keys.in_line("sublanes", number), self.keys.in_line("parked", number)
-            with translate_errors():
-                pipeline = self.client.pipeline(transaction=False)
-                for tier in ("q", "qc"):  # `}` is the byte behind `|`
-                    pipeline.zrangebylex(sub_lanes, f"[{tier}:{tenant}|", f"({tier}:{tenant}}}", 0, count)
-                names = [name for part in pipeline.execute() for name in part][: count - len(found)]
-                digests: Any = self.client.hmget(parked, names) if names else []
-            for name, digest in zip(names, digests, strict=True):
-                tier, _, place = name.decode().partition(":")
-                found[place.partition("|")[2], prefix + tier] = digest is None
-        return found
+        found: dict[str, set[str]] = {tenant: set() for tenant in tenants}
+        for _, number, policy in generations.every():
+            left = dict.fromkeys(found, 0)
+            while left:
+                with translate_errors():
+                    pipeline = self.client.pipeline(transaction=False)
+                    for tenant, cursor in left.items():
+                        pipeline.zscan(self.keys.in_line(f"lanes:{tenant}", number), cursor, count=PAGE)
+                    answers: Sequence[tuple[int, Any]] = pipeline.execute()
+                for tenant, (_, members) in zip(left, answers, strict=True):
+                    found[tenant].update(child_of(member, policy) for member, _ in members)
+                left = {tenant: then for tenant, (then, _) in zip(left, answers, strict=True) if then}
+        return {tenant: sorted(names) for tenant, names in found.items()}
+
+    def sub_lanes(
+        self, asked: Sequence[tuple[str, str, str]], generations: Generations, *, lane: str = ""
+    ) -> list[list[str]]:
+        """Where jobs with concurrency keys stand: for each (tenant, tier, name) the next up to `PAGE` of `<lane>|@<ks>`
+        behind that name, in the order of their names. The tiers are those of `Generations.tiers`. One round trip.
+        """
+        with translate_errors():
+            pipeline = self.client.pipeline(transaction=False)
+            for tenant, tier, after in asked:
+                number, name = generations.number - tier.startswith(EARLIER), tier.removeprefix(EARLIER)
+                begin = f"{name}:{tenant}|{lane}|" if lane else f"{name}:{tenant}|"
+                first = f"({name}:{tenant}|{after}" if after else f"[{begin}"
+                # `}` is the byte behind `|`
+                pipeline.zrangebylex(self.keys.in_line("sublanes", number), first, f"({begin[:-1]}}}", 0, PAGE)
+            found: Sequence[Sequence[bytes]] = pipeline.execute() if asked else []
+        return [[name.decode().partition("|")[2] for name in names] for names in found]
+
+    def are_parked(self, queues: Sequence[str], generations: Generations) -> list[bool]:
+        """Which of these sub-lanes wait for a key, so that no member of their lane stands for them."""
+        with translate_errors():
+            pipeline = self.client.pipeline(transaction=False)
+            for queue in queues:
+                number = generations.number - queue.startswith(EARLIER)
+                pipeline.hexists(self.keys.in_line("parked", number), queue.removeprefix(EARLIER))
+            return [bool(found) for found in pipeline.execute()] if queues else []

@@ -37,8 +37,9 @@ class Reads(ConfigurationReads):
     def __init__(self, client: redis.Redis, keys: ShardKeys) -> None:
         super().__init__(client, keys)
         scripts = Store(client, keys)
-        self.browse, self.peek, self.oldest, self.explain = (
+        self.browse, self.browse_each, self.peek, self.oldest, self.explain = (
             scripts.browse,
+            scripts.browse_each,
             scripts.peek,
             scripts.oldest,
             scripts.explain,
@@ -127,6 +128,12 @@ class Reads(ConfigurationReads):
             newest, clock = pipeline.execute()
         return 1 + max(_clock_ms(clock), int(newest[0][1]) if newest else 0)
 
+    def now_ms(self) -> int:
+        """The server's clock."""
+        with translate_errors():
+            clock: Any = self.client.time()
+        return _clock_ms(clock)
+
     def submission(self) -> int:
         """The last number of submission that was given."""
         with translate_errors():
@@ -153,6 +160,24 @@ class Reads(ConfigurationReads):
                 yield names
             if cursor == 0:
                 return
+
+    def set_aside(self, count: int = 250) -> Iterator[list[str]]:
+        """All ids of rows that could not be read, in bounded pages; perhaps one twice."""
+        cursor = 0
+        while True:
+            with translate_errors():
+                found: Any = self.client.sscan(self.keys["quarantine"], cursor, count=count)
+            cursor, page = found
+            if page:
+                yield [job_id.decode(errors="replace") for job_id in page]
+            if cursor == 0:
+                return
+
+    def seen_tenants(self, cursor: int, count: int) -> tuple[int, list[str]]:
+        """About so many of the tenants that have jobs or dead letters, and where to go on; 0 = from the beginning."""
+        with translate_errors():
+            found: Any = self.client.zscan(self.keys["tenants"], cursor, count=count)
+        return int(found[0]), [tenant.decode() for tenant, _ in found[1]]
 
     def dead_groups(self, *, offset: int, count: int) -> tuple[list[GroupEntry], int]:
         """A page of the groups of dead letters, by newest death; and how many groups there are. Two round trips."""
@@ -283,11 +308,12 @@ class Reads(ConfigurationReads):
             pipeline.hmget(keys["conf"], "old", "moved")
             pipeline.zcard(keys["backlog"])
             pipeline.zcard(keys["moving"])
+            pipeline.zrange(keys["moving"], 0, 0, withscores=True)
             pipeline.zcard(keys["timers"])
             pipeline.time()
             active, scheduled, dead, ended, *rest = pipeline.execute()
             waiting, tenants, tenant_count, stats, leader, term, workers, quarantined, *rest = rest
-            ingress, ready, change, parked, moving, throttled, clock = rest
+            ingress, ready, change, parked, moving, longest, throttled, clock = rest
             for worker, _ in workers:
                 pipeline.scard(keys[f"held:{worker.decode()}"])
                 pipeline.hgetall(keys[f"worker:{worker.decode()}"])
@@ -321,6 +347,7 @@ class Reads(ConfigurationReads):
             last_tick_ms=int(term[1] or 0),
             quarantined=quarantined,
             moving=moving,
+            moving_since_ms=int(longest[0][1]) if longest else 0,
             ingress=ingress,
             ready=ready,
             reranking=change_of(*change),

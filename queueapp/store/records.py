@@ -231,8 +231,44 @@ class Departed:
     """Code and shard of that pool."""
     hop: int
     """Number of its departure."""
+    cancelled: bool
+    """Somebody cancelled it since."""
+    back: Literal[0, 1, 2]
+    """1: an operator asked for it back, and what was packed before may arrive still; 2: nothing can any more."""
     packed: bytes | None
-    """All that `arrive` needs there; opaque here. None: its row cannot be read."""
+    """All that `arrive` needs there; opaque here. None: it was asked back, or its row cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """A page of them."""
+
+    jobs: Sequence[Departed]
+    cursor: tuple[str, str] | None
+    """Behind which place the next page begins; None = this was the last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stub:
+    """What a moved job left behind."""
+
+    id: str
+    to: str
+    """Code and shard of the pool where it went."""
+    hop: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """What became of new arguments for a dead letter."""
+
+    word: str
+    """rewritten; fits, when it was only asked; changed: somebody else edited it; keys, singleton: others than it has;
+    already: not dead any more; gone."""
+    edits: int
+    """How often its arguments have been edited now."""
+    at_ms: int
+    """When last; 0 = never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +276,8 @@ class Obliterated:
     """What a share of emptying a shard did."""
 
     word: str
-    """running: nothing, because `jobs` run; more: go on at `cursor`; done."""
+    """running: nothing, because `jobs` run; more: go on at `cursor`; done; reopened: another run was through and opened
+    the shard; unmarked: it is open although none was, as the store lost the mark."""
     cursor: str
     jobs: int
     keys: int

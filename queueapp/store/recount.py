@@ -185,18 +185,19 @@ class Recount:
 
     def _ended_since(self, began_ms: int, seen: dict[str, Seen]) -> Iterator[Stage]:
         """A job may come after the first pass was where its key stands, and end before the second one is."""
-        after = 0
-        while True:
-            with translate_errors():
-                page: Any = self._store.client.zrangebyscore(
-                    self._store.keys["ended"], began_ms - 5_000, "+inf", start=after, num=PAGE
-                )
-            ids = [job_id.decode() for job_id in page]
-            unseen = [(job_id, "0") for job_id in ids if job_id not in seen]
-            yield from self._share("jobs", unseen, {}, seen, None, "counting")
-            if len(page) < PAGE:
-                return
-            after += PAGE
+        for index in ("ended", "stubs"):
+            after = 0
+            while True:
+                with translate_errors():
+                    page: Any = self._store.client.zrangebyscore(
+                        self._store.keys[index], began_ms - 5_000, "+inf", start=after, num=PAGE
+                    )
+                ids = [job_id.decode() for job_id in page]
+                unseen = [(job_id, "0") for job_id in ids if job_id not in seen]
+                yield from self._share("jobs", unseen, {}, seen, None, "counting")
+                if len(page) < PAGE:
+                    break
+                after += PAGE
 
     def _read_sums(self, sums: dict[str, int], sets: KeySets, texts: set[str]) -> Iterator[Stage]:
         for name in ("counts", "tenants", "keyusers", "keysets", "keynames"):

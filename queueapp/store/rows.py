@@ -163,6 +163,7 @@ def job_record(
     number = (row.task_number if row else fields["n"]).encode()
     first = int(fields.get("s1", fields.get("st", 0)))
     submitted_ms = row.submitted_ms if row else int(fields["sm"])
+    edits, edited_ms, *_ = fields.get("ed", "0|0").split("|")
     return JobRecord(
         id=job_id,
         state=state,
@@ -189,6 +190,8 @@ def job_record(
         worker=fields.get("w", ""),
         cancelling_ms=int(fields.get("cx", 0)),
         max_attempts=row.max_attempts if row else 0,
+        edits=int(edits),
+        edited_ms=int(edited_ms),
         payload=row.payload if row else None,
         result=result,
         errors=tuple(error_record(entry) for entry in errors),

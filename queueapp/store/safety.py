@@ -65,15 +65,25 @@ def check_scripts(pool: str) -> None:
 def forget_old_functions(client: redis.Redis) -> None:
     """Removes the libraries that other releases left: each release has its own, and the server keeps them for ever.
 
-    A process of such a release that still runs loads again what it misses. Where it is not permitted, they stay.
+    A process of such a release that still runs loads again what it misses. What is not permitted, or fails, stays, and
+    the log says so; the others go. One that somebody else has removed meanwhile is gone, too.
     """
     ours = {scripts.script(name).function for name in scripts.names()}
     try:
         with translate_errors():
             listed: Any = client.execute_command("FUNCTION", "LIST", "LIBRARYNAME", f"{scripts.PREFIX}*")
-            names = [examination.library_name(entry) for entry in listed]
-            for name in names:
-                if name.startswith(scripts.PREFIX) and name not in ours:
-                    client.function_delete(name)
     except StoreError as error:
         logger.info("Functions of earlier releases stay on the server: %s", error)
+        return
+    left: dict[str, StoreError] = {}
+    for name in (examination.library_name(entry) for entry in listed):
+        if name not in ours:
+            try:
+                with translate_errors():
+                    client.function_delete(name)
+            except StoreError as error:
+                if "library not found" not in str(error).lower():
+                    left[name] = error
+    if left:
+        first, fault = next(iter(left.items()))
+        logger.info("%d functions of earlier releases stay on the server, the first %s: %s", len(left), first, fault)

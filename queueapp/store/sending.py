@@ -12,11 +12,11 @@ from weakref import WeakKeyDictionary
 
 import redis
 from redis.exceptions import ConnectionError as ServerGone
-from redis.exceptions import NoPermissionError, NoScriptError, OutOfMemoryError, ResponseError
+from redis.exceptions import NoPermissionError, NoScriptError, OutOfMemoryError, ReadOnlyError, ResponseError
 from redis.exceptions import TimeoutError as ServerSilent
 
 from queueapp.errors import StoreError
-from queueapp.store import calls
+from queueapp.store import calls, connection
 from queueapp.store.calls import Call, Reply
 from queueapp.store.connection import translate_errors
 from queueapp.store.keys import GLOSSARY, ShardKeys
@@ -122,7 +122,12 @@ class Sender:
                 reply = self._send(call)
             except (ServerGone, ServerSilent):
                 self.resent += 1
+                connection.drop_idle(self.client)
                 reply = self._send(call)  # replay-safe: the script recognises a repeat
+            except ReadOnlyError:
+                # It was the primary once. Where a proxy or a moved address leads to the new one, new connections do.
+                connection.drop_idle(self.client)
+                raise
             except ResponseError as error:
                 if "WRONGTYPE" in str(error):
                     raise self._wrong_type() from error
@@ -169,6 +174,7 @@ class Sender:
                     pipeline.fcall(call.script.function, 1, self.keys.prefix, *call.argv)
                 replies: list[Any] = pipeline.execute(raise_on_error=False)
             except (ServerGone, ServerSilent):
+                connection.drop_idle(self.client)
                 replies = [ServerGone()] * len(batch)
         return [
             self._run(call) if isinstance(reply, Exception) else call.result(reply)

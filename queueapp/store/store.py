@@ -144,10 +144,11 @@ class Store(Checking, Operating, Looking):
 
     # -- workers and leaders ---------------------------------------------------------------------------------------
 
-    def register(self, worker: str, info: Mapping[str, str], ttl_ms: int, channel: str = "") -> None:
-        """Makes a worker known for `ttl_ms`; repeated, it renews the entry. `channel`: its sign of life."""
+    def register(self, worker: str, info: Mapping[str, str], ttl_ms: int, channel: str = "") -> bool:
+        """Makes a worker known for `ttl_ms`; repeated, it renews the entry. Answers whether the store sees its sign of
+        life, `channel`."""
         groups = {"info": list(info.items())}
-        self._run(self._call("register", groups, worker=worker, ttl_ms=ttl_ms, channel=channel))
+        return bool(self._run(self._call("register", groups, worker=worker, ttl_ms=ttl_ms, channel=channel))[0])
 
     def forget(self, worker: str) -> int:
         """A worker takes its leave; answers how many leases it still holds (they end at their deadline)."""
@@ -221,8 +222,8 @@ class Store(Checking, Operating, Looking):
         call = self._call(
             "lead", verb=verb, owner=owner, nonce=nonce, ttl_ms=ttl_ms, fault=fault, channel=channel, watch=watch
         )
-        epoch, ttl = self._run(call)
-        return Term(epoch=epoch, nonce=nonce, ttl_ms=ttl)
+        epoch, ttl, seen = self._run(call)
+        return Term(epoch=epoch, nonce=nonce, ttl_ms=ttl, seen=bool(seen))
 
     def _leases(self, reply: Reply) -> dict[str, Any]:
         rows, runnable, next_due_ms, now_ms = reply[:4]

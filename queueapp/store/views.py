@@ -64,6 +64,10 @@ class JobRecord:
     """When it was told to stop while it ran; 0 = it was not."""
     max_attempts: int = 0
     """0 = not known any more: an ended row does not keep it."""
+    edits: int = 0
+    """How often its arguments were edited while it was dead."""
+    edited_ms: int = 0
+    """When last; 0 = never."""
     payload: bytes | None = None
     """None once the job has ended: an ended row keeps no arguments."""
     result: bytes | None = None
@@ -108,7 +112,7 @@ class GroupEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantEntry:
-    """A tenant that the shard knows. `active` is known only where a ceiling counts it."""
+    """A tenant that the shard knows. `active` is known only where a ceiling or a guaranteed minimum counts it."""
 
     tenant: str
     waiting: int
@@ -130,10 +134,11 @@ class StandingJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The answer to `oldest`. `first` and `cursor` say where to go on; -1 and "-1" = that part is done."""
+    """The answer to `oldest`. `first`, `lane` and `cursor` say where to go on; -1 and "-1" = that part is done."""
 
     jobs: Sequence[StandingJob]
     first: int
+    lane: int
     cursor: str
     now_ms: int
 
@@ -160,21 +165,34 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolOverview:
-    """One look at a shard: sizes, tenants with waiting jobs, workers, totals, who leads."""
+class ShardSizes:
+    """How much of everything a shard has."""
 
     waiting: int
     active: int
     scheduled: int
     parked: int
+    """Waiting jobs that came above a rate, until their moment comes."""
     throttled: int
-    """Tenants and lanes that a dispatch rate holds back, or did until a moment ago."""
+    """Tenants and lanes whose waiting jobs a dispatch rate holds back, or did until a moment ago."""
     dead: int
     ended: int
-    tenants: Mapping[str, int]
-    """Tenant → waiting jobs; the `reads.MAX_TENANTS` with most of them."""
     tenant_count: int
     """How many tenants have waiting jobs."""
+    ingress: int
+    """Waiting jobs that no leader has ranked yet; those that were cancelled stay counted until it meets them."""
+    ready: int
+    """Waiting jobs that a leader has chosen and no worker has taken yet."""
+    reranking: Change | None
+    """A change of policy that is on its way: how many jobs have moved over to the new order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOverview(ShardSizes):
+    """One look at a shard: sizes, tenants with waiting jobs, workers, totals, who leads."""
+
+    tenants: Mapping[str, int]
+    """Tenant → waiting jobs; the `reads.MAX_TENANTS` with most of them."""
     workers: Sequence[WorkerEntry]
     stats: Mapping[str, int]
     leader: str
@@ -189,10 +207,6 @@ class PoolOverview:
     quarantined: int
     moving: int
     """Jobs on their way to another pool."""
-    ingress: int
-    """Entries that wait for a leader; those of jobs that were cancelled meanwhile go when it meets them."""
-    ready: int
-    """Jobs that a leader chose and no worker has taken yet."""
-    reranking: Change | None
-    """The change of policy that is on its way."""
+    moving_since_ms: int
+    """When the one of them left that is longest on its way; 0 = there is none."""
     now_ms: int

@@ -120,7 +120,7 @@ def look(name: str, turn: Turn, limit: int) -> Found:
     rows: list[TenantLimits] = []
     if not turn.rows_done:
         of_pool = TenantLimits.objects.filter(pool__name=name, pk__gt=turn.row)
-        rows = list(of_pool.select_related("tenant").order_by("pk")[:limit])
+        rows = list(of_pool.select_related("tenant", "pool").order_by("pk")[:limit])
     rows_done = len(rows) < limit
     scopes: list[Scope] = []
     if rows_done:

@@ -4,8 +4,8 @@ An installation is a database, known by one random row in it. The first worker o
 another database refuses to lease or to lead there, because it would run jobs whose rows it does not have. A copy of a
 database carries the row along and counts as the same installation: give a copy another NAMESPACE before it works.
 
-`claim` stands at the start of worker, scheduler, `ductor sync` and `ductor upgrade`; `Ownership` keeps looking while
-they run. Web processes ask nothing of all this: enqueueing goes on.
+`claim` stands at the start of worker, scheduler, `ductor sync`, `ductor upgrade` and `ductor fsck --repair`;
+`Ownership` keeps looking while a worker or a scheduler runs. Web processes ask nothing of all this: enqueueing goes on.
 """
 
 from __future__ import annotations

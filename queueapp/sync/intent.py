@@ -105,16 +105,17 @@ def wanted_scopes(name: str, scopes: Iterable[Scope]) -> list[ScopeLimits]:
         rows = TenantLimits.objects.filter(
             pool__name=name, tenant__key__in={tenant for tenant, _ in chunk}, lane__in={lane for _, lane in chunk}
         )
-        found |= {(row.tenant.key, row.lane): scope_limits(row) for row in rows.select_related("tenant").order_by()}
+        rows = rows.select_related("tenant", "pool").order_by()
+        found |= {(row.tenant.key, row.lane): scope_limits(row) for row in rows}
     return [found.get(scope) or ScopeLimits(tenant=scope[0], lane=scope[1], clear=True) for scope in asked]
 
 
 def scope_limits(row: TenantLimits) -> ScopeLimits:
-    """What one row asks for. Its tenant should be loaded."""
+    """What one row asks for. Its tenant and pool should be loaded."""
     return ScopeLimits(
         tenant=row.tenant.key,
         lane=row.lane,
-        weight=row.weight,
+        weight=row.asked_weight,
         max_in_flight=row.max_in_flight,
         min_share=row.min_share,
         paused=row.paused,

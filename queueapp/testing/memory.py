@@ -249,7 +249,8 @@ class MemoryShard:
             row.checkpoint = fields.get(CHECKPOINT, row.checkpoint)
             return "done"
 
-    def register(self, worker: str, info: Mapping[str, str], ttl_ms: int, channel: str = "") -> None: ...
+    def register(self, worker: str, info: Mapping[str, str], ttl_ms: int, channel: str = "") -> bool:
+        return bool(channel)
 
     def forget(self, worker: str) -> int:
         return 0

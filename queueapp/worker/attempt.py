@@ -1,36 +1,37 @@
 """One attempt at a job, from its lease to its outcome: `run_one`, which every slot calls for every job.
 
-Slot threads call it, and `queueapp.testing` in the thread of a test. It never talks about leases with the store: what
-it returns is the I/O thread's to report.
+Slot threads call it, and `queueapp.testing` in the thread of a test; `arun_one` is the same on an event loop. Neither
+talks about leases with the store: what they return is the I/O thread's to report.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from inspect import iscoroutinefunction
+from functools import partial
 from time import monotonic
 from typing import Any
 
-from asgiref.sync import async_to_sync
-from django.db import close_old_connections, reset_queries
+from asgiref.sync import sync_to_async
+from django.dispatch import Signal
 
-from queueapp.codec import decode_arguments, decode_result, encode_result
+from queueapp.codec import decode_arguments, encode_result
+from queueapp.compat import task_finished, task_started
 from queueapp.conf import settings
-from queueapp.errors import UnknownTask
+from queueapp.errors import TimeLimitExceeded, UnknownTask
 from queueapp.producer.backoff import from_options
 from queueapp.producer.task import DuctorTask, find, unchecked
 from queueapp.producer.tenancy import belonging_to, entered
 from queueapp.repeats import Repeats
 from queueapp.store.records import Completed, Failed
-from queueapp.worker.announce import Announcement
+from queueapp.worker.announce import Announcement, is_heard
 from queueapp.worker.context import JobContext, save_given
 from queueapp.worker.faults import Faults
+from queueapp.worker.limits import Limits, awithin, within
 from queueapp.worker.outcome import failed, traceback_text, unknown_task
 from queueapp.worker.slots import Held, Outcome
+from queueapp.worker.tidying import close_stale_connections, close_stale_connections_since
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +39,12 @@ unknown = Repeats()
 """Unknown tasks: while a deploy goes on, all jobs of a new one come by, again and again."""
 
 
-def run_one(held: Held, faults: Faults, watch: Callable[[BaseException], None] | None = None) -> Outcome:
+def run_one(
+    held: Held,
+    faults: Faults,
+    watch: Callable[[BaseException], None] | None = None,
+    limits: Limits | None = None,
+) -> Outcome:
     """The life of a job in a worker, from lease to outcome. Runs in a slot's thread and never raises.
 
     1. The task is found by its name. If it is not known here, the job goes back unrun, each time for longer.
@@ -54,61 +60,174 @@ def run_one(held: Held, faults: Faults, watch: Callable[[BaseException], None] |
     Returns None when nothing is to be reported, so that the lease runs out (`Faults`). A host's tests
     (`queueapp.testing`) run jobs in their own thread: `watch` gets what was raised, their connections are left alone.
     """
-    job = held.job
-    try:
-        task = find(job.task)
-    except UnknownTask as error:
-        number = unknown.due(job.task)
-        facts = {"job_id": held.public_id, "task": job.task, "times": number or 1}
-        level = logging.WARNING if number else logging.DEBUG
-        logger.log(level, "Unknown task, given back unrun: %s", error, extra=facts)
-        return unknown_task(job)
-    started = monotonic()
-    announcement: Announcement | None = None
+    run = _Run.of(held)
+    if run is None:
+        return unknown_task(held.job)
     outcome: Outcome
-    with belonging_to(job.tenant):  # also for receivers of `task_finished`, also where TENANT_CONTEXT failed
+    with belonging_to(held.job.tenant):  # also for receivers of `task_finished`, also where TENANT_CONTEXT failed
         try:
-            args, kwargs, options = decode_arguments(job.payload)
-            task = _as_enqueued(task, options) if options or task.metadata else task
-            announcement = Announcement(task, held, args, kwargs)
+            announcement = run.read()
             if watch is None:
                 # Before the tenant is entered: what the host sets on a connection must not go with a stale one.
-                _close_stale_connections()
-            if task.metadata:
-                save_given(held, task)
-            with entered(job.tenant):
+                close_stale_connections_since()
+            if run.task.metadata:
+                save_given(held, run.task)
+            with entered(held.job.tenant):
                 announcement.started()
                 faults.before_body()
-                value = _call(task, held, announcement, args, kwargs)
-                result = _written(task, value)
-            run_ms = _since_ms(started)
-            outcome = Completed(id=job.id, attempts=job.attempts, run_ms=run_ms, result=result, cost=held.cost)
-            if held.cancelled:
-                announcement.cancelled()
-            else:
-                announcement.succeeded(decode_result(result))
+                outcome = run.completed(within(limits, held, run.task, faults.body(run.body, run.task.func)))
+            run.announce_end()
         except BaseException as error:
-            text = traceback_text(error, messages=task.sensitive is not True)
-            outcome = failed(task, job, error, text, _since_ms(started), held.cost, last=held.cancelled)
-            _log_failure(held, outcome, error)
-            if announcement is not None and held.cancelled and isinstance(error, asyncio.CancelledError):
-                announcement.cancelled()
-            elif announcement is not None:
-                announcement.failed(error, text, final=outcome.retry_ms is None)
+            outcome = run.failed(error)
+            run.announce_failure(error, outcome)
             if watch is not None:
                 watch(error)
     if watch is None:
-        _close_stale_connections()
+        close_stale_connections()
     return None if faults.drops_outcome() else outcome
 
 
-def _close_stale_connections() -> None:
-    """As Django does around a request. A connection that cannot even be closed must not cost the outcome."""
-    try:
-        reset_queries()
-        close_old_connections()
-    except Exception:
-        logger.exception("A stale database connection could not be closed")
+async def arun_one(held: Held, faults: Faults, limits: Limits | None = None) -> Outcome:
+    """`run_one` for an `async def` body, on the event loop that it shares with others: the same steps in one order.
+
+    What may block is done elsewhere: signals with receivers of the host's in the job's own thread for synchronous code
+    (`berths`), whose connections are tidied there.
+    """
+    run = _Run.of(held)
+    if run is None:
+        return unknown_task(held.job)
+    outcome: Outcome
+    with belonging_to(held.job.tenant):
+        try:
+            announcement = run.read()
+            if run.task.metadata:
+                await asyncio.to_thread(save_given, held, run.task)
+            with entered(held.job.tenant):
+                if (sending := _elsewhere(task_started, announcement.started)) is not None:
+                    await sending
+                faults.before_body()
+                body = faults.body(run.body, run.task.func)
+                outcome = run.completed(await awithin(limits, held, run.task, body))
+            if (sending := _elsewhere(task_finished, run.announce_end)) is not None:
+                await sending
+        except BaseException as error:
+            outcome = run.failed(error)
+            tell = partial(run.announce_failure, error, outcome)
+            if (sending := _elsewhere(task_finished, tell)) is not None:
+                await sending
+    return None if faults.drops_outcome() else outcome
+
+
+def run_overdue(held: Held) -> Outcome:
+    """Says of a body that has not ended within its hard time limit that it failed. Runs in a slot's thread."""
+    assert held.overdue is not None
+    run = _Run.of(held)
+    if run is None:
+        return unknown_task(held.job)
+    with belonging_to(held.job.tenant):
+        try:
+            run.read()
+            raise TimeLimitExceeded(held.overdue.timeout_s)
+        except BaseException as error:
+            outcome = run.failed(error, where=held.overdue.where)
+            run.announce_failure(error, outcome)
+    close_stale_connections()
+    return outcome
+
+
+class _Run:
+    """What is known of one run on its way to its outcome."""
+
+    def __init__(self, held: Held, task: DuctorTask) -> None:
+        self.held = held
+        self.task = task
+        self._started = monotonic()
+        self._announcement: Announcement | None = None
+        self._args: list[object] = []
+        self._kwargs: dict[str, object] = {}
+        self._result: bytes | None = None
+        self._text = ""
+
+    @classmethod
+    def of(cls, held: Held) -> _Run | None:
+        """None for a task that is not known here."""
+        try:
+            return cls(held, find(held.job.task))
+        except UnknownTask as error:
+            number = unknown.due(held.job.task)
+            facts = {"job_id": held.public_id, "task": held.job.task, "times": number or 1}
+            level = logging.WARNING if number else logging.DEBUG
+            logger.log(level, "Unknown task, given back unrun: %s", error, extra=facts)
+            return None
+
+    def read(self) -> Announcement:
+        """Reads what the job came with."""
+        self._args, self._kwargs, options = decode_arguments(self.held.job.payload)
+        if options or self.task.metadata:
+            self.task = _as_enqueued(self.task, options)
+        self._announcement = Announcement(self.task, self.held, self._args, self._kwargs)
+        return self._announcement
+
+    def body(self) -> Any:
+        """Calls the task's function: its value, or what to await for it."""
+        return self.task.func(*self._arguments(), **self._kwargs)
+
+    def completed(self, value: object) -> Completed:
+        """The outcome of a body that returned, with its result as the store keeps it."""
+        job, task = self.held.job, self.task
+        self._result = encode_result(
+            value, max_bytes=settings.max_result_bytes, typed=task.typed, closed=task.sensitive is True
+        )
+        run_ms = self._since_ms()
+        return Completed(id=job.id, attempts=job.attempts, run_ms=run_ms, result=self._result, cost=self.held.cost)
+
+    def announce_end(self) -> None:
+        """The body returned; told once the tenant has been left. Not where the job runs elsewhere, or was given up."""
+        announcement = self._announcement
+        assert announcement is not None
+        if self.held.lost:
+            return
+        if self.held.cancelled:
+            announcement.cancelled()
+        else:
+            announcement.succeeded(self._result)
+
+    def failed(self, error: BaseException, where: str = "") -> Failed:
+        """The outcome of whatever was raised. `where`: the stack of a body that still runs."""
+        task, job, held = self.task, self.held.job, self.held
+        self._text = where + traceback_text(error, messages=task.sensitive is not True)
+        outcome = failed(task, job, error, self._text, self._since_ms(), held.cost, last=held.cancelled)
+        _log_failure(held, outcome, error)
+        return outcome
+
+    def announce_failure(self, error: BaseException, outcome: Failed) -> None:
+        """To be called inside `except`, see `Announcement.failed`."""
+        announcement = self._announcement
+        if announcement is None or self.held.lost:
+            return
+        if self.held.cancelled and isinstance(error, asyncio.CancelledError):
+            announcement.cancelled()
+        else:
+            announcement.failed(error, self._text, final=outcome.retry_ms is None)
+
+    def _arguments(self) -> list[object]:
+        if not self.task.takes_context:
+            return self._args
+        assert self._announcement is not None
+        return [JobContext(task_result=self._announcement.result, held=self.held), *self._args]
+
+    def _since_ms(self) -> int:
+        run_s = self.held.overdue.timeout_s if self.held.overdue is not None else monotonic() - self._started
+        return round(run_s * 1000)
+
+
+def _elsewhere(signal: Signal, announce: Callable[[], None]) -> Awaitable[None] | None:
+    """Sends a signal from the event loop. Where receivers of the host's listen, which may block, that is to be awaited:
+    they run in another thread."""
+    if is_heard(signal):
+        return sync_to_async(announce)()
+    announce()
+    return None
 
 
 def _as_enqueued(task: DuctorTask, options: Mapping[str, Any]) -> DuctorTask:
@@ -118,56 +237,18 @@ def _as_enqueued(task: DuctorTask, options: Mapping[str, Any]) -> DuctorTask:
         changes["typed"] = options["typed"]
     if "backoff" in options:
         changes["backoff"] = from_options(options["backoff"])
-    if "backend" in options:
-        changes["backend"] = options["backend"]
+    for name in ("backend", "timeout", "soft_timeout"):
+        if name in options:
+            changes[name] = options[name]
     return unchecked(task, **changes)
 
 
-def _call(
-    task: DuctorTask, held: Held, announcement: Announcement, args: list[object], kwargs: dict[str, object]
-) -> object:
-    if task.takes_context:
-        args = [JobContext(task_result=announcement.result, held=held), *args]
-    if iscoroutinefunction(task.func):
-        # As Django calls such a task: what it does on the database comes back to this thread, whose connections are
-        # looked after. asyncio.run would send it to one thread that all slots share and nobody tidies.
-        return async_to_sync(_interruptible)(held, lambda: task.func(*args, **kwargs))
-    return task.func(*args, **kwargs)
-
-
-async def _interruptible(held: Held, body: Callable[[], Awaitable[object]]) -> object:
-    """Awaits a body, in which CancelledError is raised when its job is cancelled: once, so that it may tidy up."""
-    loop, running = asyncio.get_running_loop(), asyncio.current_task()
-    assert running is not None
-
-    def stop() -> None:
-        with suppress(RuntimeError):  # the loop has been closed: the body is through
-            loop.call_soon_threadsafe(running.cancel)
-
-    held.interrupts = deque([stop])
-    if held.cancelled:
-        held.interrupt()  # it was told before there was anything to stop
-    try:
-        return await body()
-    finally:
-        held.interrupts.clear()
-
-
-def _written(task: DuctorTask, value: object) -> bytes | None:
-    """The result as the store keeps it."""
-    return encode_result(value, max_bytes=settings.max_result_bytes, typed=task.typed, closed=task.sensitive is True)
-
-
 def _log_failure(held: Held, outcome: Failed, error: BaseException) -> None:
-    if held.cancelled:
+    if held.lost or held.cancelled:
         facts = {"task": held.job.task, "job_id": held.public_id, "error": type(error).__name__}
-        logger.info("Task stopped, its job was cancelled", extra=facts)
+        logger.info("Task stopped, its job was %s", "cancelled" if held.cancelled else "taken away", extra=facts)
         return
     again = "for good" if outcome.retry_ms is None else f"trying again in {outcome.retry_ms / 1000:g} s"
     level = logging.ERROR if outcome.retry_ms is None else logging.WARNING
     facts = {"task": held.job.task, "job_id": held.public_id, "error": type(error).__name__}
     logger.log(level, "Task failed, %s", again, extra=facts)
-
-
-def _since_ms(started: float) -> int:
-    return round((monotonic() - started) * 1000)

@@ -137,10 +137,9 @@ class JobContext(TaskContext):  # type: ignore[misc]  # the stubs do not know th
         return save(self.held, PROGRESS, self._encoded(PROGRESS, _progress(done, total, message)))
 
     async def aset_progress(self, done: float, total: float | None = None, message: str = "") -> bool:
-        """See `set_progress`; for a body that does several things at once.
+        """See `set_progress`; for `async def` bodies, which share an event loop.
 
-        An `async def` body has an event loop of its own, so that the blocking method holds up nobody but the body
-        itself. With a store that does not answer that can be seconds, in which its other coroutines would stand still.
+        The blocking method holds up all of them until the store has answered.
         """
         encoded = self._encoded(PROGRESS, _progress(done, total, message))
         return await asyncio.to_thread(save, self.held, PROGRESS, encoded)

@@ -55,7 +55,7 @@ class WorkerStore(Protocol):
 
     def save(self, job_id: str, attempts: int, fields: Mapping[str, bytes]) -> Word: ...
 
-    def register(self, worker: str, info: Mapping[str, str], ttl_ms: int, channel: str = "") -> None: ...
+    def register(self, worker: str, info: Mapping[str, str], ttl_ms: int, channel: str = "") -> bool: ...
 
     def forget(self, worker: str) -> object: ...
 
@@ -85,9 +85,11 @@ class Line:
         outage: Outage | None = None,
         meter: PoolMeter | None = None,
         channel: Callable[[], str] = lambda: "",
+        doubt: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`channel` answers where this process is subscribed now (`store.presence`), "" = nowhere."""
+        """`channel` answers where this process is subscribed now (`store.presence`), "" = nowhere.
+        `doubt` is called when the store sees nobody there."""
         self.pool = pool
         self.store = store
         self.worker = worker
@@ -127,6 +129,7 @@ class Line:
         self._info = dict(info or {})
         self._register_at = 0.0
         self._channel = channel
+        self._doubt = doubt
         self._registered_channel = ""
 
     @property
@@ -196,7 +199,9 @@ class Line:
         try:
             if now >= self._register_at or self._presence_changed:
                 channel = self._channel()
-                self.store.register(self.worker, self._info, REGISTER_TTL_MS, channel)
+                seen = self.store.register(self.worker, self._info, REGISTER_TTL_MS, channel)
+                if channel and not seen:
+                    self._doubt()
                 self._register_at, self._registered_channel = now + REGISTER_S, channel
                 self.registered = True
             reply = self.store.cycle(

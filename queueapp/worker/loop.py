@@ -1,8 +1,9 @@
 """The worker's loop. What a slot does with one job is `attempt.run_one`: read that first.
 
-A worker is one I/O thread, which runs `Worker.run`, and the threads that it hands work to: slots run bodies, the
-parker waits for wake tokens. The I/O thread alone talks about leases with the store. Everybody else only puts into
-its mailbox: slots the chunks that are through, the parker that it woke up, signal handlers that it is time to stop.
+A worker is one I/O thread, which runs `Worker.run`, and the threads that it hands work to: slots run bodies, the event
+loop runs those that are coroutines, the parker waits for wake tokens. The I/O thread alone talks about leases with the
+store. Everybody else only puts into its mailbox: slots the chunks that are through, the parker that it woke up, the
+clock of time limits whose time is over, signal handlers that it is time to stop.
 Bodies are at the slots' mercy, never at the store's: while it is away they run on, and their outcomes wait in their
 line.
 """
@@ -10,7 +11,7 @@ line.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from queue import Empty, SimpleQueue
@@ -18,28 +19,35 @@ from time import monotonic
 
 from queueapp.store.records import Completed, Failed
 from queueapp.sync.installation import Ownership
-from queueapp.worker.attempt import run_one
+from queueapp.worker import around
+from queueapp.worker.coroutines import LoopSlots
 from queueapp.worker.faults import Faults
+from queueapp.worker.limits import Limits
 from queueapp.worker.line import Line
 from queueapp.worker.meter import Meter
 from queueapp.worker.parker import Parker, block_s
 from queueapp.worker.placement import Placement
-from queueapp.worker.slots import LOOKAHEAD_MS, TICK_S, Chunk, Held, Outcome, Slots
+from queueapp.worker.room import Room
+from queueapp.worker.slots import LOOKAHEAD_MS, TICK_S, Chunk, Held, Outcome, Overdue, Slots, ThreadSlots
 
 logger = logging.getLogger(__name__)
 
 EXIT_DONE = 0
 EXIT_CUT_SHORT = 4
 """Bodies still ran when the grace was over and were given back, or outcomes were not heard: those jobs run again."""
+EXIT_OVERDUE = 5
+"""Bodies that had passed their time limit still ran. Their jobs had been reported as failed; nothing is lost."""
 
 
 class Stage(IntEnum):
     """How far a worker has got. It never goes back."""
 
     WORKING = 0
-    DRAINING = 1
+    RETIRING = 1
+    """Leases nothing more; what runs may end."""
+    DRAINING = 2
     """Leases nothing more; what runs may end within the grace."""
-    LEAVING = 2
+    LEAVING = 3
     """Gives back whatever it still holds, and ends."""
 
 
@@ -56,11 +64,15 @@ class WorkerOptions:
     """How one worker process works."""
 
     slots: int = 4
+    coroutines: int = 100
+    """`async def` bodies that run at once, on one event loop; 0: in slots, as other bodies."""
     grace_ms: int = 25_000
     batch: bool = False
     """End when nothing is runnable and nothing runs; jobs due later do not count."""
     max_tasks: int | None = None
     """End after so many jobs."""
+    replaceable: bool = False
+    """Whoever started this process starts another when it ends: it need not live on beside a body that is stuck."""
     faults: Faults = field(default_factory=Faults)
 
 
@@ -75,7 +87,8 @@ class Worker:
         *,
         ownership: Ownership | None = None,
         clock: Callable[[], float] = monotonic,
-        run: Callable[[Held, Faults], Outcome] = run_one,
+        run: Callable[[Held, Faults, Limits], Outcome] = around.run,
+        arun: Callable[[Held, Faults, Limits], Awaitable[Outcome]] = around.arun,
     ) -> None:
         self._lines = list(lines)
         self._options = options
@@ -83,12 +96,18 @@ class Worker:
         self._clock = clock
         self._mail: SimpleQueue[object] = SimpleQueue()
         self._parker = parker(lambda: self._mail.put(WOKEN))
-        self._slots = Slots(options.slots, lambda held: run(held, options.faults), self._mail.put)
+        self._limits = Limits(lambda held, overdue: self._mail.put((held, overdue)))
+        threads = ThreadSlots(options.slots, lambda held: run(held, options.faults, self._limits), self._mail.put)
+        self._slots: list[Slots] = [threads]
+        if options.coroutines:
+            loop = LoopSlots(options.coroutines, lambda held: arun(held, options.faults, self._limits), self._mail.put)
+            self._slots.append(loop)
+        self._placements = [Placement(slots) for slots in self._slots]
+        self._room = Room(self._placements[0], self._placements[1] if options.coroutines else None, self._lines)
         self._stage = Stage.WORKING
         self._grace_ends = float("inf")
         self._left = options.max_tasks
         self._full_since: float | None = None
-        self._placement = Placement(self._slots)
         self._meter = Meter([line.meter for line in self._lines], self._slots, clock())
         self.turned_at = clock()
         """When the I/O thread last got on, on the monotonic clock: probes of health read it."""
@@ -105,6 +124,15 @@ class Worker:
         """Ask the worker to end: gracefully, or giving back at once what it holds. A second request means at once."""
         self._mail.put(Stage.LEAVING if now else Stage.DRAINING)
 
+    def retire(self) -> None:
+        """Ask the worker to lease nothing more, and to end when what runs has ended, however long that takes."""
+        self._mail.put(Stage.RETIRING)
+
+    @property
+    def spent(self) -> bool:
+        """It has leased as many jobs as `max_tasks` allows."""
+        return self._left == 0
+
     @property
     def unready(self) -> str:
         """Why this worker takes no work just now; "" when it does. For probes."""
@@ -119,7 +147,8 @@ class Worker:
 
     def run(self) -> int:
         """Works until told to stop, or until `batch` or `max_tasks` say that it is over. Returns the exit code."""
-        self._slots.start()
+        for slots in self._slots:
+            slots.start()
         self._parker.start()
         try:
             while not self._over():
@@ -140,22 +169,26 @@ class Worker:
             message = self._mail.get(timeout=wait_s) if wait_s > 0 else self._mail.get_nowait()
             while True:
                 if type(message) is Chunk:
-                    self._slots.through(message)
+                    for slots in self._slots:
+                        slots.through(message)
                     self._take_done(message)
                 elif message is WOKEN:
                     for line in self._lines:
                         line.took_token()
                 elif isinstance(message, Stage):
                     self._stop(message)
+                elif type(message) is tuple:
+                    self._abandon(*message)
                 message = self._mail.get_nowait()
         except Empty:
             return
 
     def _wait_s(self) -> float:
         now = self._clock()
-        room = self._room(now)
-        moments = [line.next_at(room) for line in self._lines]
-        if self._placement.waiting or self._slots.has_unbegun() or self._slots.begun_unreported():
+        moments = [line.next_at(self._room_of(line, now)) for line in self._lines]
+        if any(one.waiting for one in self._placements) or any(
+            slots.has_unbegun() or slots.begun_unreported() for slots in self._slots
+        ):
             moments.append(now + TICK_S)
         moments += [self._grace_ends, self._meter.next_at]
         if self._ownership is not None:
@@ -170,9 +203,11 @@ class Worker:
 
     def _collect(self) -> None:
         """Takes outcomes also of chunks that are not through: none waits for a slow job behind it."""
-        for chunk in self._slots.outstanding.values():
-            if chunk.done:
-                self._take_done(chunk)
+        for slots in self._slots:
+            if slots.ahead:
+                for chunk in slots.outstanding.values():
+                    if chunk.done:
+                        self._take_done(chunk)
 
     def _take_done(self, chunk: Chunk) -> None:
         done = chunk.done
@@ -180,22 +215,28 @@ class Worker:
             held, outcome, run_ms = done.popleft()
             line, job = held.line, held.job
             line.meter.ran(held, run_ms)
-            if line.held.pop(job.id, None) is None:
-                continue  # given back meanwhile; its fence would refuse the outcome
+            if line.held.get(job.id) is not held:
+                continue  # given back meanwhile: its fence would refuse the outcome; or given up, which is its outcome
+            del line.held[job.id]
             if isinstance(outcome, (Completed, Failed)):
                 self.ran += 1
                 line.finished.append(outcome)
                 line.meter.ended(job, run_ms)
-                line.ran(run_ms)
-                self._placement.learn(job.task, run_ms)
+                placement = self._room.place_of(held)
+                if placement.slots.ahead:
+                    line.ran(run_ms)
+                    placement.learn(job.task, run_ms)
             elif outcome is not None:
                 line.returned.append(outcome)
 
     def _tend(self) -> None:
         """What is stuck behind a slow job moves to a free slot, or goes back so that others can run it."""
-        for held in self._placement.tend(self._clock()):
-            self._give_up(held)
-            held.line.ran(LOOKAHEAD_MS)  # the estimate was too low: look less far ahead
+        for placement in self._placements:
+            for held in placement.tend(self._clock()):
+                self._give_up(held)
+                self._room.missed(held)
+                if placement.slots.ahead:
+                    held.line.ran(LOOKAHEAD_MS)  # the estimate was too low: look less far ahead
 
     def _talk(self) -> None:
         """One round over the pools: say what there is to say, and offer free slots first to who waited longest."""
@@ -209,14 +250,15 @@ class Worker:
                 line.woken()
             if not (self._parker.parked and self._parker.hears_work) and now - line.asked_at >= UNHEARD_S:
                 line.woken()
-            room = self._room(now)
-            announced = self._placement.announced(line)
+            room = self._room_of(line, now)
+            announced = [held for placement in self._placements for held in placement.announced(line)]
+            slow = any(placement.slow_unreported(line, now) for placement in self._placements)
             self.turned_at = self._clock()
-            if announced or self._placement.slow_unreported(line, now) or line.wants_call(room, now):
-                unreported = [held for held in self._slots.begun_unreported() if held.line is line]
-                begin = max(0, self._slots.idle - len(announced) - self._promised())
-                self._place(line, line.exchange(room, min(begin, room), [*announced, *unreported]))
-                self._placement.begin(announced, self._clock())
+            if announced or slow or line.wants_call(room, now):
+                unreported = [held for slots in self._slots for held in slots.begun_unreported() if held.line is line]
+                begin = max(0, min(room, self._room.begins(line)))
+                self._place(line, line.exchange(room, begin, [*announced, *unreported]))
+                self._room.begin(announced, self._clock())
             if line.returned and self._clock() >= line.away_until:
                 line.give_back()
 
@@ -225,26 +267,21 @@ class Worker:
         """The namespace belongs to another installation: what runs here ends as usual, nothing more is leased."""
         return self._ownership is not None and self._ownership.barred
 
-    def _room(self, now: float) -> int:
-        """How many jobs may be asked for. What an unanswered call asked for, and what waits here, is taken off."""
+    def _room_of(self, line: Line, now: float) -> int:
+        """How many of this pool's jobs may be asked for."""
         if self._stage is not Stage.WORKING or self._barred:
             return 0
-        # While means differ between pools the slowest decides: slots are shared.
-        means = [line.mean_ms for line in self._lines if line.mean_ms is not None]
-        room = self._slots.room(max(means) if means else None, now) - self._promised() - self._placement.waiting
+        room = self._room.of(line, now)
         if self._left is not None:
-            room = min(room, self._left)
+            room = min(room, self._left - sum(line.promised for line in self._lines))
         return max(0, room)
-
-    def _promised(self) -> int:
-        return sum(line.promised for line in self._lines)
 
     def _place(self, line: Line, jobs: Sequence[Held]) -> None:
         """Hands leased jobs over. What a late reply brings to a stopping worker goes back."""
         if self._left is not None:
             self._left -= len(jobs)
         if self._stage is Stage.WORKING:
-            self._placement.place(line, jobs, self._clock())
+            self._room.place(line, jobs, self._clock())
         else:
             for held in jobs:
                 self._give_up(held)
@@ -254,6 +291,29 @@ class Worker:
         if self._left is not None:
             self._left += 1
 
+    def _abandon(self, held: Held, overdue: Overdue) -> None:
+        """A body has passed its time limit: its job is reported as failed, and its slot goes to others, as it cannot be
+        stopped. Too many of those, and the process has to end; one is enough where another process follows."""
+        line = held.line
+        slots = self._room.place_of(held).slots
+        behind = slots.abandon(held) if line.held.get(held.job.id) is held else None
+        if behind is None:
+            return  # it ended just then
+        held.lost = True
+        held.interrupt()
+        for one in behind:
+            self._give_up(one)
+        stand_in = Held(held.job, line, begun=True, overdue=overdue, cost=held.cost)
+        line.held[held.job.id] = stand_in
+        self._slots[0].put([stand_in], float("inf"))  # never taken back, however long it waits for a thread
+        logger.error(
+            "A body has not ended within its time limit of %g s; it is given up and runs on unheard",
+            overdue.timeout_s,
+            extra={"job_id": held.public_id, "task": held.job.task, "abandoned": slots.abandoned},
+        )
+        if self._stage is Stage.WORKING and (self._options.replaceable or slots.abandoned >= slots.count):
+            self._stop(Stage.DRAINING)
+
     def _park(self) -> None:
         """Sends the parker to wait when slots are free and no pool that can be reached has anything for them; or, when
         none has been free for a while, for jobs that shall stop."""
@@ -262,32 +322,37 @@ class Worker:
         if not reached:
             return
         heartbeat_s = min(line.heartbeat.next_at for line in reached) - now
-        if not self._room(now):
+        rooms = {line.pool: self._room_of(line, now) for line in reached}
+        if not any(rooms.values()):
             self._full_since = now if self._full_since is None else self._full_since
             if now - self._full_since >= FULL_S and not self._parker.parked:
                 self._parker.park(block_s(None, heartbeat_s), work=False)
             return
         self._full_since = None
-        if any(line.hungry for line in reached):
+        if any(line.hungry and rooms[line.pool] for line in reached):
             return
+        # Of a pool whose next job would find no slot: tokens that were taken would have to be returned at once.
+        deaf = frozenset(line.wake_key for line in reached if not rooms[line.pool])
         if self._parker.parked:
-            if not self._parker.hears_work:
+            if not self._parker.hears_work or self._parker.deaf - deaf:
                 self._parker.recall()
             return
-        due_s = min(line.due_at for line in reached) - now
-        self._parker.park(block_s(due_s, heartbeat_s))
+        due_s = min(line.due_at for line in reached if rooms[line.pool]) - now
+        self._parker.park(block_s(due_s, heartbeat_s), deaf=deaf)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def _stop(self, wanted: Stage) -> None:
-        if self._stage is Stage.WORKING:
+        if self._stage < Stage.DRAINING and wanted > self._stage:
             self._stage = wanted
-            self._grace_ends = self._clock() + self._options.grace_ms / 1000
-            for held in self._placement.take_unbegun():
-                self._give_up(held)
+            if wanted is not Stage.RETIRING:
+                self._grace_ends = self._clock() + self._options.grace_ms / 1000
+            for placement in self._placements:
+                for held in placement.take_unbegun():
+                    self._give_up(held)
             running = sum(len(line.held) for line in self._lines)
             logger.info("Stopping; waiting for running jobs", extra={"running": running})
-        else:
+        elif wanted is not Stage.RETIRING:
             self._stage = Stage.LEAVING
 
     def _over(self) -> bool:
@@ -295,11 +360,10 @@ class Worker:
             self._stage = Stage.LEAVING
         if self._stage is Stage.LEAVING:
             return True
-        if self._slots.outstanding or not all(line.settled for line in self._lines):
+        if any(slots.outstanding for slots in self._slots) or not all(line.settled for line in self._lines):
             return False
-        if self._stage is Stage.DRAINING or self._left == 0:
-            return True
-        return self._options.batch and (self._barred or all(line.empty for line in self._lines))
+        through = self._options.batch and (self._barred or all(line.empty for line in self._lines))
+        return through or self._stage is not Stage.WORKING or self._left == 0
 
     def _leave(self) -> int:
         """Gives back what is still held, says good-bye. The store gets one try; what it misses, leases settle."""
@@ -310,6 +374,7 @@ class Worker:
         for held in abandoned:
             held.line.give_up(held)
             held.lost = True
+            held.interrupt()
         for line in self._lines:
             line.flush()
             if not line.away:
@@ -323,5 +388,9 @@ class Worker:
                 unsaid,
                 extra={"given_back": len(abandoned), "unsaid": unsaid},
             )
-        self._slots.close(timeout_s=0.0 if abandoned else 1.0)
+        self._limits.close()
+        for slots in self._slots:
+            slots.close(timeout_s=0.0 if abandoned else 1.0)
+        if any(slots.abandoned for slots in self._slots):
+            return EXIT_OVERDUE
         return EXIT_CUT_SHORT if abandoned or unsaid else EXIT_DONE

@@ -143,7 +143,7 @@ class PoolMeter:
 class Meter:
     """All that one worker measures: the pools' meters, and the slots' own time."""
 
-    def __init__(self, pools: Sequence[PoolMeter], slots: Slots, now: float) -> None:
+    def __init__(self, pools: Sequence[PoolMeter], slots: Sequence[Slots], now: float) -> None:
         self._pools = pools
         self._slots = slots
         self._counted_until = now
@@ -152,12 +152,14 @@ class Meter:
     def flush(self, now: float) -> None:
         """Carries over what was counted, and the time of what runs."""
         self.next_at = now + FLUSH_S
-        metrics.WORKER_SLOTS.inc(max(0.0, now - self._counted_until) * self._slots.count)
+        count = sum(slots.count for slots in self._slots if slots.in_use)
+        metrics.WORKER_SLOTS.inc(max(0.0, now - self._counted_until) * count)
         self._counted_until = now
-        for chunk in self._slots.outstanding.values():
-            # In this order: should the slot begin its next job meanwhile, too little is counted now and the rest later.
-            held = chunk.current
-            if held is not None:
-                held.line.meter.ran(held, (now - chunk.since) * 1000)
+        for slots in self._slots:
+            for chunk in slots.outstanding.values():
+                # In this order: should the slot begin its next job meanwhile, too little is counted now, more later.
+                held = chunk.current
+                if held is not None:
+                    held.line.meter.ran(held, (now - chunk.since) * 1000)
         for pool in self._pools:
             pool.flush(now)

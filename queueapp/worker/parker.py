@@ -75,19 +75,21 @@ class Parker:
         """True from `park` until the wait is over; the parker clears it before it posts."""
         self.hears_work = False
         """While parked: that wait is for work, too."""
+        self.deaf: frozenset[str] = frozenset()
+        """While parked: the keys that it is not for."""
         self._thread = threading.Thread(target=self._wait, name="ductor-parker", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def park(self, seconds: float, *, work: bool = True) -> None:
+    def park(self, seconds: float, *, work: bool = True, deaf: frozenset[str] = frozenset()) -> None:
         """Wait for a token, at most so long, then post. Without `work`: for those of this worker alone, if it has any.
 
-        A no-op while parked.
+        Keys in `deaf` are not listened to. A no-op while parked.
         """
-        keys = self._keys if work else self._own
+        keys = [key for key in self._keys if key not in deaf] if work else self._own
         if keys and not self.parked and not self._closing.is_set():
-            self.parked, self.hears_work, self._recalled = True, work, False
+            self.parked, self.hears_work, self.deaf, self._recalled = True, work, deaf, False
             self._orders.put((seconds, keys))
 
     def recall(self) -> None:

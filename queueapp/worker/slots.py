@@ -1,8 +1,9 @@
-"""Slots: the threads that run bodies, and the chunks of jobs that the I/O thread hands to them.
+"""Slots: room for running bodies, and the chunks of jobs that the I/O thread hands to them.
 
-The I/O thread alone calls the methods of `Slots`. A slot thread takes one chunk, runs its jobs one after another and
-posts the chunk back; that is two queue operations a chunk, not a job. Jobs that take time travel in chunks of one.
-What a slot has not begun can be taken back at any time, because both sides pop from the chunk's deque, which is atomic.
+The I/O thread alone calls the methods of `Slots`. Here are those that are threads; `coroutines` has those of
+`async def` bodies. A slot thread takes one chunk, runs its jobs one after another and posts the chunk back; that is two
+queue operations a chunk, not a job. Jobs that take time travel in chunks of one. What a slot has not begun can be taken
+back at any time, because both sides pop from the chunk's deque, which is atomic.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from queueapp.store.records import Completed, Failed, LeasedJob, Returned
+from queueapp.worker.tidying import close_connections, open_caches
 
 if TYPE_CHECKING:
     from queueapp.worker.line import Line
@@ -39,6 +41,15 @@ IDLE_S = 10.0
 """A slot without work for so long closes its database connections, however long CONN_MAX_AGE would keep them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """What is known of a body that had not ended when its hard time limit was over."""
+
+    timeout_s: float
+    where: str
+    """The stack of the thread that ran it, "" where there is none to show."""
+
+
 @dataclass(slots=True, eq=False)
 class Held:
     """A job whose lease this process holds. Slot threads read it; the I/O thread alone writes `begun` and `lost`, and
@@ -53,17 +64,23 @@ class Held:
     cancelled: bool = False
     """The job was told to stop. Its lease is held as before, and whatever is reported of it ends it as cancelled."""
     interrupts: deque[Callable[[], None]] | None = None
-    """While an asynchronous body runs: what raises CancelledError in it. Who takes it out calls it, so that it happens
-    once."""
+    """While a body runs that an exception can be raised in: what does so. Who takes it out calls it, so that it happens
+    once. In an asynchronous body that is CancelledError, when the job is told to stop or at its soft time limit."""
     cost: float = 0.0
     """Set by the body through its context."""
     counted_ms: float = 0.0
     """How much of its run time the meter has counted."""
+    overdue: Overdue | None = None
+    """This stands for a body that has passed its time limit: what is left to do is to say so."""
 
     @property
     def public_id(self) -> str:
         """The id that users see, for log lines."""
         return self.line.public_id(self.job.id)
+
+    def unrun(self) -> Returned:
+        """It goes back as it came."""
+        return Returned(id=self.job.id, attempts=self.job.attempts)
 
     def cancel(self) -> None:
         """The job was told to stop: the body is told, too."""
@@ -90,25 +107,104 @@ class Chunk:
     current: Held | None = None
     done: deque[tuple[Held, Outcome, float]] = field(default_factory=deque)
     """(job, outcome, run time in ms), appended by the slot, taken by the I/O thread."""
+    abandoned: bool = False
+    """Its body has passed its time limit: the slot was given to others, and what becomes of the body counts no more."""
 
 
 class Slots:
-    """A fixed number of threads that run chunks. A slot thread calls `post` with each chunk that is through."""
+    """Room for `count` running bodies, and the chunks that fill it. What runs them is for the two subclasses."""
 
-    def __init__(self, count: int, run: Callable[[Held], Outcome], post: Callable[[Chunk], None]) -> None:
+    ahead: bool
+    """Whether more may be handed over than there are free slots, to wait behind quick jobs."""
+    in_use: bool
+    """Whether there are threads for them."""
+
+    def __init__(self, count: int, post: Callable[[Chunk], None]) -> None:
         self.count = count
-        self._run = run
         self._post = post
-        self._queue: SimpleQueue[Chunk | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
         self.outstanding: dict[int, Chunk] = {}
         """Chunks that were handed over and not yet seen to be through, by `id(chunk)`."""
+        self._abandoned: dict[int, Chunk] = {}
+        """Those of bodies that passed their time limit and still run, each in a place that nothing else is given."""
+
+    @property
+    def abandoned(self) -> int:
+        """Bodies that passed their time limit and have not ended since."""
+        return len(self._abandoned)
+
+    @property
+    def idle(self) -> int:
+        """Slots that would begin a chunk at once."""
+        return max(0, self.count - len(self.outstanding))
 
     def start(self) -> None:
-        for number in range(self.count):
-            thread = threading.Thread(target=self._work, name=f"ductor-slot-{number}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        """Makes the threads."""
+        raise NotImplementedError
+
+    def close(self, timeout_s: float) -> bool:
+        """Ends the threads; False when a body was still running after `timeout_s`."""
+        raise NotImplementedError
+
+    def room(self, mean_ms: float | None, now: float) -> int:
+        """How many jobs may be leased now."""
+        raise NotImplementedError
+
+    def put(self, jobs: Iterable[Held], now: float) -> None:
+        """Hands jobs over, to whichever slot is free first."""
+        raise NotImplementedError
+
+    def through(self, chunk: Chunk) -> None:
+        """The chunk came back; its slot is free."""
+        if self.outstanding.pop(id(chunk), None) is None:
+            self._abandoned.pop(id(chunk), None)
+
+    def begun_unreported(self) -> list[Held]:
+        """Running jobs of which the store does not know yet that they began."""
+        raise NotImplementedError
+
+    def has_unbegun(self) -> bool:
+        raise NotImplementedError
+
+    def take_stuck(self, now: float, patience_s: float = STUCK_S) -> list[Held]:
+        """Takes back what has waited too long behind a slow job, or in the queue. An emptied chunk stays a no-op."""
+        taken: list[Held] = []
+        for chunk in self.outstanding.values():
+            if chunk.jobs and now - chunk.since >= patience_s:
+                taken += emptied(chunk)
+        return taken
+
+    def take_unbegun(self) -> list[Held]:
+        """Takes back everything that no slot has begun."""
+        return self.take_stuck(now=float("inf"))
+
+    def abandon(self, held: Held) -> list[Held] | None:
+        """Counts a running body no longer among what fills the slots: it has passed its time limit, and may never end.
+
+        What waited behind it comes back. None: it runs here no more.
+        """
+        for chunk in self.outstanding.values():
+            if chunk.current is held:
+                self._abandoned[id(chunk)] = self.outstanding.pop(id(chunk))
+                chunk.abandoned = True
+                return emptied(chunk)
+        return None
+
+
+class ThreadSlots(Slots):
+    """A fixed number of threads that run chunks. A slot thread calls `post` with each chunk that is through."""
+
+    ahead = True
+    in_use = True
+
+    def __init__(self, count: int, run: Callable[[Held], Outcome], post: Callable[[Chunk], None]) -> None:
+        super().__init__(count, post)
+        self._run = run
+        self._queue: SimpleQueue[Chunk | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        for _ in range(self.count):
+            self._start_thread()
 
     def close(self, timeout_s: float) -> bool:
         """Ends the threads that are free; False when a body was still running after `timeout_s`."""
@@ -119,13 +215,8 @@ class Slots:
             thread.join(max(0.0, deadline - monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
-    @property
-    def idle(self) -> int:
-        """Slots that would begin a chunk at once."""
-        return max(0, self.count - len(self.outstanding))
-
     def room(self, mean_ms: float | None, now: float) -> int:
-        """How many jobs may be leased now. A slot whose job already takes longer than the look-ahead counts for none.
+        """A slot whose job already takes longer than the look-ahead counts for none.
 
         `mean_ms` is the mean run time that the pool showed lately; while it is unknown nothing is leased ahead.
         """
@@ -141,17 +232,12 @@ class Slots:
         return max(0, quick * ahead - unfinished)
 
     def put(self, jobs: Iterable[Held], now: float) -> None:
-        """Hands one chunk to whichever slot is free first."""
+        """One chunk, whose jobs run one after another."""
         chunk = Chunk(deque(jobs), now)
         self.outstanding[id(chunk)] = chunk
         self._queue.put(chunk)
 
-    def through(self, chunk: Chunk) -> None:
-        """The chunk came back; its slot is free."""
-        self.outstanding.pop(id(chunk), None)
-
     def begun_unreported(self) -> list[Held]:
-        """Running jobs of which the store does not know yet that they began."""
         found = []
         for chunk in self.outstanding.values():
             current = chunk.current
@@ -162,40 +248,36 @@ class Slots:
     def has_unbegun(self) -> bool:
         return any(chunk.jobs for chunk in self.outstanding.values())
 
-    def take_stuck(self, now: float, patience_s: float = STUCK_S) -> list[Held]:
-        """Takes back what has waited too long behind a slow job, or in the queue. An emptied chunk stays a no-op."""
-        taken: list[Held] = []
-        for chunk in self.outstanding.values():
-            if chunk.jobs and now - chunk.since >= patience_s:
-                while True:
-                    try:
-                        taken.append(chunk.jobs.popleft())
-                    except IndexError:
-                        break
-        return taken
+    def abandon(self, held: Held) -> list[Held] | None:
+        """A thread cannot be ended: another one takes its slot, and it ends itself should its body ever return."""
+        behind = super().abandon(held)
+        if behind is not None:
+            self._start_thread()
+        return behind
 
-    def take_unbegun(self) -> list[Held]:
-        """Takes back everything that no slot has begun."""
-        return self.take_stuck(now=float("inf"))
-
-    def running(self) -> list[Held]:
-        return [chunk.current for chunk in self.outstanding.values() if chunk.current is not None]
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._work, name=f"ductor-slot-{len(self._threads)}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _work(self) -> None:
         """The life of a slot thread. `run` never raises; should it, the job is left to its lease."""
+        open_caches()
         try:
             while (chunk := self._next_chunk()) is not None:
                 self._run_chunk(chunk)
                 self._post(chunk)
+                if chunk.abandoned:
+                    return
         finally:
-            _close_connections()
+            close_connections()
 
     def _next_chunk(self) -> Chunk | None:
         """Waits for work. A slot that has none for a while holds no session of the database meanwhile."""
         try:
             return self._queue.get(timeout=IDLE_S)
         except Empty:
-            _close_connections()
+            close_connections()
             return self._queue.get()
 
     def _run_chunk(self, chunk: Chunk) -> None:
@@ -210,7 +292,7 @@ class Slots:
             chunk.current = held
             outcome: Outcome = None
             if held.cancelled and not held.lost:
-                outcome = Returned(id=held.job.id, attempts=held.job.attempts)
+                outcome = held.unrun()
             elif not held.lost:
                 try:
                     outcome = run(held)
@@ -220,13 +302,14 @@ class Slots:
             done.append((held, outcome, (monotonic() - started) * 1000))
 
 
-def _close_connections() -> None:
-    from django.db import connections
-
-    try:
-        connections.close_all()
-    except Exception:
-        logger.exception("A database connection could not be closed")
+def emptied(chunk: Chunk) -> list[Held]:
+    """Takes out what its slot has not begun."""
+    taken: list[Held] = []
+    while True:
+        try:
+            taken.append(chunk.jobs.popleft())
+        except IndexError:
+            return taken
 
 
 def jobs_ahead(mean_ms: float | None) -> int:

@@ -21,3 +21,12 @@ def fragile(address: str, password: str) -> str:
     if not mended:
         raise ConnectionError(f"{address} does not answer")
     return "sent"
+
+
+@task
+def letter(address: str, copies: int, password: str) -> str:
+    """Fails for want of an @."""
+    if "@" not in address:
+        raise ValueError(f"{address} is no address")
+    ran.append(f"{copies} to {address} with {password}")
+    return "sent"

@@ -134,6 +134,29 @@ def test_a_dead_letter_is_inspected_retried_and_runs(admin: WebDriver) -> None:
     assert_quiet(admin)
 
 
+def test_a_dead_letter_is_edited_and_runs(admin: WebDriver) -> None:
+    jobs.letter.using(tenant="acme").enqueue("ann.example.com", copies=2, password="hunter2")
+    drain(raise_on_failure=False)
+    follow(admin, "Dead letters")
+    leave(admin, find(admin, "tbody td.id a"))
+    follow(admin, "Edit arguments…")
+    assert '"********"' in str(find(admin, "#kwargs").get_attribute("value"))
+    args = find(admin, "#args")
+    args.clear()
+    args.send_keys('["ann@example.com"]')
+    find(admin, "#note").send_keys("a dot for an at")
+    press(admin, "Show what would change…")
+    assert '"ann.example.com"' in page(admin)
+    assert '"ann@example.com"' in page(admin)
+    press(admin, "Edit and retry")
+    assert "Edited: args[0]. 1 retried." in find(admin, ".messagelist .success").text
+    assert "1 time, at" in page(admin)
+    drain()
+    assert jobs.ran == ["2 to ann@example.com with hunter2"]
+    assert "hunter2" not in page(admin)
+    assert_quiet(admin)
+
+
 def assert_quiet(browser: WebDriver) -> None:
     """The browser had nothing to complain about: no script failed, the Content-Security-Policy refused nothing."""
     log: Callable[[str], list[dict[str, str]]] = browser.get_log

@@ -191,7 +191,8 @@ def test_a_body_that_looks_ends_early_and_a_coroutine_is_cancelled(shop: Any, re
         assert isinstance(ended, (Completed, Failed))
         assert type(ended) is outcome
         store = shards.store("default")
-        assert store.cycle("other", 1 + number, want=0, begin=0, lease_ms=1, finished=[ended]).finished == ["cancelled"]
+        told = store.cycle(f"w{number}", 9, want=0, begin=0, lease_ms=1, finished=[ended])
+        assert told.finished == ["cancelled"]
         result.refresh()
         assert (result.outcome, result.progress) == ("cancelled", None)
 

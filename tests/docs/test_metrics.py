@@ -11,8 +11,10 @@ import yaml
 
 from queueapp import metrics
 from queueapp.inspection.collector import COUNTERS, GAUGES, IS_LEADER, LABELS, STORE, STORE_UP
-from queueapp.inspection.fairness_gauges import FAMILIES
+from queueapp.inspection.dead_gauges import FAMILIES as DEAD
+from queueapp.inspection.fairness_gauges import FAMILIES as FAIRNESS
 
+FAMILIES = FAIRNESS | DEAD
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/metrics.md").read_text()
 ROW = re.compile(r"^\| `(ductor_\w+)` \| (\w+) \| ([\w, –]+) \| (\w+) \| (.+) \|$", re.MULTILINE)

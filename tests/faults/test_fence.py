@@ -17,7 +17,7 @@ from queueapp.errors import Fenced, StoreError
 from queueapp.store import scripts
 from queueapp.store.keys import ShardKeys
 from queueapp.store.leader_records import Term
-from tests.lua.harness import Shard
+from tests.lua.harness import LEASE_MS, Shard, completed
 
 TTL_MS = 5_000
 
@@ -130,3 +130,25 @@ def test_a_counter_that_was_lost_in_a_failover_lets_no_two_leaders_write(shard: 
     assert accepted(shard, [first, lost, third]) == [third.nonce]
     with pytest.raises(Fenced):
         shard.store.lead_renew(lost.nonce, TTL_MS)
+
+
+def test_a_lease_that_was_lost_in_a_failover_and_given_again_is_heard_from_its_new_holder_alone(shard: Shard) -> None:
+    """The store loses a grant of a lease, and gives the same number of attempts to another worker."""
+    (job_id,) = shard.add(shard.job())
+    every: list[Any] = shard.client.keys(f"{shard.keys.prefix}*")
+    kept: dict[Any, Any] = {name: shard.client.dump(name) for name in every}
+    (lost,) = shard.lease(worker="w1")
+    shard.client.delete(*shard.client.keys(f"{shard.keys.prefix}*"))
+    for name, value in kept.items():
+        shard.client.restore(name, 0, value, replace=True)
+    (again,) = shard.lease(worker="w2")
+    assert (again.id, again.attempts) == (lost.id, lost.attempts) == (job_id, 1)
+    before = shard.store.cycle("w1", 2, want=0, begin=0, lease_ms=LEASE_MS, extend=[(job_id, 1)])
+    assert before.lost == [job_id], "its worker hears of it at the next heartbeat"
+    late = shard.store.cycle("w1", 3, want=0, begin=0, lease_ms=LEASE_MS, finished=[completed(lost, result=b"1")])
+    assert late.finished == ["stale"]
+    ended = shard.store.cycle("w2", 2, want=0, begin=0, lease_ms=LEASE_MS, finished=[completed(again, result=b"2")])
+    assert ended.finished == ["done"]
+    repeated = shard.store.cycle("w1", 4, want=0, begin=0, lease_ms=LEASE_MS, finished=[completed(lost, result=b"1")])
+    assert repeated.finished == ["stale"]
+    assert shard.client.get(shard.keys[f"result:{job_id}"]) == b"2"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
@@ -22,15 +22,16 @@ When = Literal["before", "after"]
 
 @dataclass(slots=True)
 class Strike:
-    """`act` is called once, at the first command whose name or function is `word`."""
+    """`act` is called once, at the first command whose name or function is `word` and which is as `where` says."""
 
     word: bytes
     when: When
     act: Callable[[], None]
+    where: Callable[[Sequence[bytes]], bool] = lambda command: True
     done: threading.Event = field(default_factory=threading.Event)
 
     def meets(self, command: list[bytes]) -> bool:
-        return not self.done.is_set() and self.word in (command[0].upper(), *command[1:2])
+        return not self.done.is_set() and self.word in (command[0].upper(), *command[1:2]) and bool(self.where(command))
 
     def strike(self) -> None:
         self.done.set()
@@ -52,8 +53,15 @@ class Wire(Proxy):
         self._serving: list[threading.Thread] = []
         super().__init__(server_url)
 
-    def strike(self, word: str, when: When, act: Callable[[], None]) -> Strike:
-        self._strike = Strike(word.encode(), when, act)
+    def strike(
+        self,
+        word: str,
+        when: When,
+        act: Callable[[], None],
+        where: Callable[[Sequence[bytes]], bool] = lambda command: True,
+    ) -> Strike:
+        """At the next command of this name or function; `where` looks at all its words."""
+        self._strike = Strike(word.encode(), when, act, where)
         return self._strike
 
     def half_close(self) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -98,3 +100,43 @@ def count_to_four(context: Any, place: str) -> int:
         context.save_checkpoint(done + 1)
         os._exit(137)
     return int(done) + 1
+
+
+@task
+def grow(mebibytes: int, place: str) -> int:
+    """Takes memory, and keeps it until the test makes the file `go`."""
+    ballast = bytearray(os.urandom(1024) * 1024 * mebibytes)
+    deadline = time.monotonic() + PATIENCE_S
+    while not Path(place, "go").exists() and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    return len(ballast) // 1024**2
+
+
+@task(timeout=0.3, max_attempts=1)
+def overstay(place: str) -> None:
+    """Does not end within its time limit, nor when it is told to."""
+    note(place, "overstay")
+    time.sleep(PATIENCE_S)
+
+
+@task
+def leave_thread() -> None:
+    """Leaves a thread behind that keeps its process from ending."""
+    threading.Thread(target=time.sleep, args=(PATIENCE_S,)).start()
+
+
+@task
+def tell(word: str) -> None:
+    """Logs as a host's code does."""
+    logging.getLogger("shop.orders").warning(word)
+
+
+@task
+async def meets_all(place: str, number: int) -> int:
+    """Waits until it may go on, then asks the database."""
+    from django.contrib.contenttypes.models import ContentType  # a test names a module as an app that imports this one
+
+    (Path(place) / f"met-{number}").touch()
+    while not (Path(place) / "go").exists():
+        await asyncio.sleep(0.05)
+    return await ContentType.objects.filter(app_label="queueapp", model="pool").acount()

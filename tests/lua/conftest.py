@@ -17,3 +17,11 @@ def shard(redis_client: redis.Redis, shard_keys: ShardKeys, request: pytest.Fixt
     yield fresh
     if not request.node.get_closest_marker("dirty_store"):
         assert fresh.store.verify() == []
+
+
+@pytest.fixture
+def other(shard: Shard, redis_client: redis.Redis, shard_keys: ShardKeys) -> Iterator[Shard]:
+    """The pool to which jobs go, on the same clock."""
+    fresh = Shard(redis_client, ShardKeys(namespace=shard_keys.namespace, code="other"), now_ms=shard.now_ms)
+    yield fresh
+    assert fresh.store.verify() == []

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from queueapp.store.records import KeyUse
 from queueapp.store.views import Cursor
 from tests.lua.harness import START_MS, Shard, completed, failed
 
@@ -189,3 +190,15 @@ def test_ranks_of_negative_and_large_priorities_are_places_too(shard: Shard) -> 
     whole = list(shard.reads.browse("q:acme|main", count=9).ids)
     assert walk(shard, "q:acme|main", 1) == whole
     assert shard.now_ms == START_MS
+
+
+def test_what_stands_for_sub_lanes_in_a_queue_costs_a_tenth(shard: Shard) -> None:
+    """Else a page of a lane with many key sets would hold nothing."""
+    keys = [KeyUse(digest=f"{number:016x}", limit=1, pattern="p" * 16, text=str(number)) for number in range(40)]
+    shard.add(*(shard.job(keys=[key]) for key in keys))
+    (plain,) = shard.add(shard.job())
+    assert shard.client.zcard(shard.keys["q:acme|main"]) == 41
+    page = shard.reads.browse("q:acme|main", count=5, looks=6)
+    assert (page.ids, page.cursor) == ([plain], None)
+    page = shard.reads.browse("q:acme|main", count=5, looks=3)
+    assert (page.ids, page.position) == ([], 30)

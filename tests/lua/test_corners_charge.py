@@ -30,7 +30,9 @@ def finish_of(job: LeasedJob, ending: str, run_ms: int, cost: float = 0) -> Fini
 
 
 def settle(shard: Shard, job: LeasedJob, ending: str, run_ms: int, cost: float = 0) -> None:
-    shard.store.cycle("w9", 1, want=0, begin=0, lease_ms=LEASE_MS, finished=[finish_of(job, ending, run_ms, cost)])
+    finished = [finish_of(job, ending, run_ms, cost)]
+    shard.seqs["w1"] += 1
+    shard.store.cycle("w1", shard.seqs["w1"], want=0, begin=0, lease_ms=LEASE_MS, finished=finished)
 
 
 def test_no_job_costs_less_than_one(shard: Shard) -> None:

@@ -51,6 +51,27 @@ def test_a_cut_ends_when_it_is_taken_back_or_over(shard: Shard) -> None:
     assert b"cuts" not in shard.snapshot()["conf"]
 
 
+def test_one_that_ends_leaves_the_others(shard: Shard) -> None:
+    """Two cancel all of one tenant at once: who is through first does not let workers have what the other cancels."""
+    first = shard.add(shard.job("a"))
+    shard.store.cut("a", shard.reads.submission(), 60_000, holder="one")
+    second = shard.add(shard.job("a"))
+    assert shard.store.cut("a", shard.reads.submission(), 60_000, holder="two") == 2
+    assert shard.store.cut("a", 0, 0, holder="two") == 1
+    later = shard.add(shard.job("a"))
+    assert [job.id for job in shard.lease(5)] == [*second, *later], "what stood in line when it began"
+    assert states(shard, first) == ["cancelled"]
+    assert shard.store.cut("a", 0, 0, holder="one") == 0
+    assert b"cuts" not in shard.snapshot()["conf"]
+
+
+def test_of_several_the_one_that_reaches_farthest_counts(shard: Shard) -> None:
+    shard.add(shard.job("a"), shard.job("a"))
+    for holder, submission in (("one", 2), ("two", 1), ("three", 0)):
+        shard.store.cut("a", submission, 60_000, holder=holder)
+    assert shard.lease(5) == []
+
+
 def test_an_older_cut_does_not_shrink_a_newer_one(shard: Shard) -> None:
     (job_id,) = shard.add(shard.job("a"))
     shard.store.cut("a", shard.reads.submission(), 60_000)

@@ -237,7 +237,8 @@ def test_c074_every_ending_frees_its_slots(shard: Shard, ending: str) -> None:
         elif ending == "requeue":
             shard.store.partition_requeue([Returned(id=job.id, attempts=job.attempts)])
         elif ending == "cycle":
-            shard.store.cycle("w7", int(job.id), want=0, begin=0, lease_ms=LEASE_MS, finished=[completed(job)])
+            shard.seqs["w1"] += 1
+            shard.store.cycle("w1", shard.seqs["w1"], want=0, begin=0, lease_ms=LEASE_MS, finished=[completed(job)])
     if ending == "recover":
         shard.now_ms += LEASE_MS + 1
         shard.store.partition_recover()

@@ -16,6 +16,7 @@ from queueapp.store.keys import GLOSSARY
 from queueapp.store.recount import Recount, Seen, drifts
 from tests.lua.damage import FOREIGN, Copy, every_damage, full_scene, recounted
 from tests.lua.harness import Shard, completed
+from tests.lua.keyed import keyed
 
 SCENES = [
     ("tiered", False),
@@ -74,6 +75,17 @@ def judged(shard: Shard, first: int, stride: int) -> int:
 def test_every_damage_is_found_and_mended(shard: Shard, policy: str, scheduled: bool) -> None:
     full_scene(shard, policy, scheduled=scheduled)
     assert judged(shard, SCENES.index((policy, scheduled)) * 2, STRIDE) > 20
+
+
+@pytest.mark.dirty_store
+def test_every_damage_of_what_moves_to_another_pool_is_found_and_mended(shard: Shard) -> None:
+    moved, moving, back = shard.add(*(keyed(shard, "k", tenant="a") for _ in range(3)))
+    shard.store.depart([moved, moving, back], "other.0")
+    shard.store.arrived([(moved, 1, False)])
+    shard.store.cancel([moving])
+    shard.store.recall([(back, 0)])
+    assert recounted(shard).findings == []
+    assert judged(shard, 0, 1) > 30
 
 
 @pytest.mark.long

@@ -179,8 +179,10 @@ def test_lists_and_words_know_both_generations(shard: Shard, before: str) -> Non
     ids += shard.add(shard.job("a", lane="y"))
     queues = shard.reads.queues
     of = queues.generations()
-    assert queues.lanes("a", 9, of) == ["x", "y"]
-    assert list(queues.sub_lanes("a", 9, of).values()) == [True]
+    assert queues.lanes(["a"], of) == {"a": ["x", "y"]}
+    [[sub_lane], *others] = queues.sub_lanes([("a", tier, "") for tier in of.tiers()], of)
+    assert (sub_lane.partition("@")[0], others) == ("x|", [[], [], []])
+    assert queues.are_parked([f"<q:a|{sub_lane}"], of) == [False]
     assert queues.sizes(["<q:a|x", "q:a|x", "<q:a|y", "q:a|y"], of) == [4, 0, 0, 1]
     page = shard.reads.browse("<q:a|x", count=2)
     rest = shard.reads.browse("<q:a|x", count=2, after=page.cursor)

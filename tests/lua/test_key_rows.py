@@ -95,7 +95,7 @@ def test_a_pool_without_keys_never_looks_for_them(shard: Shard) -> None:
     with shard.client.monitor() as monitor:
         shard.add(shard.job(), shard.job())
         (one, two) = shard.lease(2)
-        shard.store.cycle("w2", 1, want=1, begin=0, lease_ms=LEASE_MS, finished=[completed(one)])
+        shard.store.cycle("w1", 2, want=1, begin=0, lease_ms=LEASE_MS, finished=[completed(one)])
         shard.store.fail([failed(two)])
         shard.store.promote_due()
         shard.store.partition_recover()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 
 import pytest
 import redis
 
 from queueapp.store import scripts
-from queueapp.store.libraries import library, statements, without_comments
+from queueapp.store.libraries import CLOSES, LOCAL, OPENS, PLAIN, TOKEN, library, statements, without_comments
 
 NAMES = scripts.names()
 Called = Callable[..., list[object]]
@@ -87,13 +88,138 @@ def test_no_text_is_lost(name: str) -> None:
     assert "\n".join(statements(clean)) == clean
 
 
+def declarations(text: str) -> Iterator[tuple[list[str], str]]:
+    """Names and value of each declaration of the chunk and its blocks."""
+    for statement in statements(text):
+        if re.match(r"do\s", statement):
+            yield from declarations(textwrap.dedent(statement[2:-3].strip("\n")))
+        elif not re.match(r"(?:local )?function\b", statement) and (match := LOCAL.match(statement)) is not None:
+            yield re.split(r"[\s,]+", match[1].strip()), match[2] or ""
+
+
+def variables(text: str) -> Iterator[tuple[str, str, str]]:
+    """Each name that stands for a variable, no field, method or key; with the token before it, or before the list of
+    names that it stands in; and with what follows."""
+    tokens = [match for match in TOKEN.finditer(text) if match["space"] is None and match["comment"] is None]
+    words = [match[0] for match in tokens]
+    open_: list[str] = []
+    for at, match in enumerate(tokens):
+        before, after = words[at - 1] if at else "", words[at + 1] if at + 1 < len(words) else ""
+        if match["word"] is not None and before not in (".", ":"):
+            inside = bool(open_) and open_[-1] == "{"
+            if not (inside and after == "=" and before in ("{", ",", ";")):
+                first = at
+                while words[first - 1] == "," and first > 1:
+                    first -= 2
+                beyond = "" if inside else " ".join(words[at + 1 : at + 20])
+                yield match[0], words[first - 1] if first else "", beyond
+        if match["text"] is None and match[0] in OPENS:
+            open_.append(match[0])
+        elif match["text"] is None and match[0] in CLOSES:
+            open_.pop()
+
+
+def set_again(text: str) -> set[str]:
+    """Names in capitals with a plain value, which are made once, at the load, and yet set somewhere."""
+    constants = {
+        names[0]
+        for names, value in declarations(text)
+        if len(names) == 1 and names[0].isupper() and PLAIN.fullmatch(value)
+    }
+    return {
+        name
+        for name, before, rest in variables(text)
+        if name in constants and before not in ("local", "for", "function") and re.match(r"(?:, \w+ )*=(?!=)", rest)
+    }
+
+
+def of_itself(text: str) -> set[str]:
+    """Names whose value, at their declaration, speaks of an older variable of this name (`local x = f(x)`): a library
+    declares first and sets in each call, so that it would be the new one there."""
+    return {
+        name for names, value in declarations(text) for name in names if name in {word for word, *_ in variables(value)}
+    }
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_constants_are_not_set_again(name: str) -> None:
-    """A name in capitals with a plain value is made once, at the load."""
-    clean = whole(name)
-    constants = set(re.findall(r"""^local ([A-Z_]+) = (?:['"\d-])""", clean, re.MULTILINE))
-    for constant in constants:
-        assert not re.search(rf"^\s*{constant} =[^=]", clean, re.MULTILINE), constant
+    assert set_again(whole(name)) == set()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_declaration_speaks_of_an_older_variable_of_its_name(name: str) -> None:
+    assert of_itself(whole(name)) == set()
+
+
+SETS = ["MOST = 2", "if x then MOST = 2 end", "a, MOST = 1, 2", "MOST, a = 1, 2", "x(function() MOST = 3 end)"]
+SETS += ["do\n  MOST = 2\nend", "function f()\n  for i = 1, 2 do MOST = i end\nend"]
+
+
+@pytest.mark.parametrize("again", SETS)
+@pytest.mark.parametrize("constant", ["local MOST = 1", "local MOST = true", "do\nlocal MOST = 'a'\nend"])
+def test_whatever_sets_a_constant_is_seen(constant: str, again: str) -> None:
+    assert set_again(f"{constant}\n{again}") == {"MOST"}
+
+
+FITS = ["local a = MOST", "if MOST == 2 then a = 1 end", "f({MOST = 2})", "x.MOST = 2", "for MOST = 1, 2 do end"]
+
+
+@pytest.mark.parametrize("use", [*FITS, "f(MOST)", "local t = {f, MOST = 2}", "local LIST = {}\nLIST = 1"])
+def test_what_sets_none_is_left_alone(use: str) -> None:
+    assert set_again(f"local MOST = 1\n{use}") == set()
+
+
+OLDER = ["local x = f(x)", "local x = x or {}", "local y, x = x, 1", "local x = {x}", "local x = {a = x.y}"]
+OLDER += ["local x = function() return x end", "do\n  local x = g(1, x)\nend", "local x = a[x]", "local x = a.b .. x"]
+
+
+@pytest.mark.parametrize("text", OLDER)
+def test_whatever_speaks_of_an_older_one_is_seen(text: str) -> None:
+    assert of_itself(f"local x = 1\n{text}") == {"x"}
+
+
+@pytest.mark.parametrize("text", ["local x = {x = 1}", "local x = a.x", "local x = 'x'", "local x = a:x()", "local x"])
+def test_what_speaks_of_none_is_left_alone(text: str) -> None:
+    assert of_itself(text) == set()
+
+
+def test_a_library_would_take_the_new_one(call: Called) -> None:
+    """Why it is not allowed: as a script, this is 2."""
+    assert call("local y = 0\nlocal x = 1\ndo\nlocal x = (x or 5) + 1\ny = x\nend", "return y", 1) == [6]
+
+
+def twice(text: str) -> set[str]:
+    """Names that one chunk or block declares twice: in a library, what was defined in between never sees the first."""
+    seen: list[str] = []
+    found: set[str] = set()
+    for statement in statements(text):
+        if re.match(r"do\s", statement):
+            found |= twice(textwrap.dedent(statement[2:-3].strip("\n")))
+        elif (match := re.match(r"local function (\w+)", statement)) is not None:
+            seen.append(match[1])
+        elif (match := LOCAL.match(statement)) is not None:
+            seen += re.split(r"[\s,]+", match[1].strip())
+    return found | {name for name in seen if seen.count(name) > 1}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_block_declares_a_name_twice(name: str) -> None:
+    assert twice(whole(name)) == set()
+
+
+TWICE = ["local x = 1\nlocal x = 2", "local x, y\nlocal z, x = 1, 2", "local x\nlocal function x() end"]
+
+
+@pytest.mark.parametrize("text", [*TWICE, "do\n  local x = 1\n  local x = 2\nend"])
+def test_whatever_declares_one_twice_is_seen(text: str) -> None:
+    assert twice(text) == {"x"}
+    assert twice("local x = 1\ndo\n  local x = 2\nend") == set()
+
+
+def test_what_was_defined_in_between_would_not_see_the_first(call: Called) -> None:
+    """Why it is not allowed: as a script, this is 1."""
+    text = "local x = 1\nlocal function first() return x or 7 end\nlocal x = 2"
+    assert call(text, "return first()", 1) == [7]
 
 
 def test_no_two_texts_share_a_name() -> None:

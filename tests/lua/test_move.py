@@ -5,42 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import redis
 
 from queueapp.states import Outcome, State
 from queueapp.store.configuration import PoolConf, Rate, ScopeLimits
-from queueapp.store.keys import ShardKeys
-from queueapp.store.records import DebounceUse, KeyUse, SingletonUse
-from queueapp.store.views import JobRecord
+from queueapp.store.records import DebounceUse, SingletonUse
+from queueapp.store.waits import Waits
 from tests.lua.harness import LEASE_MS, Shard, completed, failed
-
-KEY = KeyUse(digest="d" * 16, limit=1, pattern="p" * 16, text="customer:1")
-
-
-@pytest.fixture
-def other(shard: Shard, redis_client: redis.Redis, shard_keys: ShardKeys) -> Any:
-    """The pool to which jobs go, on the same clock."""
-    fresh = Shard(redis_client, ShardKeys(namespace=shard_keys.namespace, code="other"), now_ms=shard.now_ms)
-    yield fresh
-    assert fresh.store.verify() == []
-
-
-def record(shard: Shard, job_id: str) -> JobRecord:
-    found = shard.reads.job(job_id)
-    assert found is not None
-    return found
-
-
-def move(shard: Shard, other: Shard, ids: list[str]) -> list[str]:
-    """All three steps, `shard` verified after each."""
-    words = shard.store.depart(ids, "other.0")
-    assert shard.store.verify() == []
-    left = shard.store.departed()
-    other.now_ms = shard.now_ms
-    other.store.arrive([(one.id, one.packed) for one in left if one.packed is not None])
-    assert other.store.verify() == []
-    shard.store.arrived([(one.id, one.hop) for one in left])
-    return words
+from tests.lua.leaving import KEY, RIPE_MS, asked_back, bring, move, packed_of, record
 
 
 def test_a_job_goes_on_as_it_was(shard: Shard, other: Shard) -> None:
@@ -153,13 +124,12 @@ def test_on_its_way_nobody_runs_cancels_or_loses_it(shard: Shard, other: Shard) 
     [job_id] = shard.add(shard.job(expires_after_ms=5_000))
     shard.store.depart([job_id], "other.0")
     assert shard.lease() == []
-    assert shard.store.cancel([job_id]) == ["already"]
     assert shard.store.move_to_dlq([job_id], "why") == ["already"]
     shard.now_ms += 10 * LEASE_MS
     shard.store.promote_due()
     shard.store.partition_recover()
     shard.store.trim(result_ttl_ms=0, result_max=0, dead_ttl_ms=0, dead_max=0)
-    assert [one.id for one in shard.store.departed()] == [job_id]
+    assert [one.id for one in shard.store.departed().jobs] == [job_id]
     assert record(shard, job_id).state is State.MOVING
 
 
@@ -167,16 +137,16 @@ def test_every_step_may_be_repeated_and_another_may_go_on(shard: Shard, other: S
     ids = shard.add(shard.job(), shard.job())
     assert shard.store.depart([*ids, ids[0]], "other.0") == ["moving"] * 3
     assert shard.store.depart(ids, "other.0") == ["moving"] * 2
-    packed = [(one.id, one.packed or b"") for one in shard.store.departed()]
+    packed = [(one.id, one.packed or b"") for one in shard.store.departed().jobs]
     assert other.store.arrive(packed) == ["arrived"] * 2
     leased = other.lease(1)
     assert other.store.complete([completed(leased[0])]) == ["done"]
     assert other.store.arrive(packed) == ["exists"] * 2, "also the one that has ended there meanwhile"
-    left = [(job_id, 1) for job_id in ids]
+    left = [(job_id, 1, False) for job_id in ids]
     assert shard.store.arrived(left) == ["moved"] * 2
     assert shard.store.arrived(left) == ["moved"] * 2
-    assert shard.store.arrived([("f" * 22, 1)]) == ["gone"]
-    assert shard.store.departed() == []
+    assert shard.store.arrived([("f" * 22, 1, False)]) == ["gone"]
+    assert shard.store.departed().jobs == []
 
 
 def test_who_waits_for_the_result_is_told_when_it_is_there(shard: Shard, other: Shard) -> None:
@@ -192,8 +162,8 @@ def test_who_waits_for_the_result_is_told_when_it_is_there(shard: Shard, other: 
 def test_a_page_is_bounded_by_bytes(shard: Shard) -> None:
     ids = shard.add(*(shard.job(payload=b"x" * 300_000) for _ in range(8)))
     shard.store.depart(ids, "other.0")
-    assert 3 <= len(shard.store.departed()) <= 5
-    assert len(shard.store.departed(2)) == 2
+    assert 3 <= len(shard.store.departed().jobs) <= 5
+    assert len(shard.store.departed(2).jobs) == 2
 
 
 @pytest.mark.dirty_store
@@ -201,7 +171,7 @@ def test_a_row_that_nobody_can_read_is_told_and_holds_up_no_other(shard: Shard) 
     ids = shard.add(shard.job(), shard.job())
     shard.store.depart(ids, "other.0")
     shard.client.set(shard.keys.job(ids[0]), "nonsense")
-    assert [(one.id, one.packed is None) for one in shard.store.departed()] == [(ids[0], True), (ids[1], False)]
+    assert [(one.id, one.packed is None) for one in shard.store.departed().jobs] == [(ids[0], True), (ids[1], False)]
 
 
 def test_out_of_the_order_before_a_change_of_policy(shard: Shard, other: Shard) -> None:
@@ -211,10 +181,6 @@ def test_out_of_the_order_before_a_change_of_policy(shard: Shard, other: Shard) 
     move(shard, other, ids[:2])
     assert [job.id for job in shard.lease(4)] == ids[2:]
     assert [job.id for job in other.lease(4)] == ids[:2]
-
-
-def packed_of(shard: Shard) -> list[tuple[str, bytes]]:
-    return [(one.id, one.packed or b"") for one in shard.store.departed()]
 
 
 def test_it_may_come_back_and_go_again(shard: Shard, other: Shard) -> None:
@@ -228,9 +194,9 @@ def test_it_may_come_back_and_go_again(shard: Shard, other: Shard) -> None:
     assert shard.store.arrive(back) == ["arrived"]
     assert shard.store.verify() == []
     assert other.store.arrive(first) == ["exists"], "late, of the first departure"
-    assert other.store.arrived([(job_id, 1)]) == ["already"], "so is this"
-    assert [(one.id, one.hop) for one in other.store.departed()] == [(job_id, 2)]
-    assert other.store.arrived([(job_id, 2)]) == ["moved"]
+    assert other.store.arrived([(job_id, 1, False)]) == ["already"], "so is this"
+    assert [(one.id, one.hop) for one in other.store.departed().jobs] == [(job_id, 2)]
+    assert other.store.arrived([(job_id, 2, False)]) == ["moved"]
     assert other.store.arrive(first) == ["exists"]
     move(shard, other, [job_id])
     assert [job.id for job in other.lease()] == [job_id]
@@ -258,8 +224,94 @@ def test_what_was_packed_long_ago_must_be_packed_anew(shard: Shard, other: Shard
     assert other.store.arrive(packed_of(shard)) == ["arrived"]
 
 
-def test_pages_behind_those_that_are_stuck(shard: Shard) -> None:
-    ids = shard.add(*(shard.job() for _ in range(5)))
+@pytest.mark.parametrize("apart_ms", [0, 1])
+def test_a_page_goes_on_behind_the_last_one_whatever_came_or_went(shard: Shard, apart_ms: int) -> None:
+    ids = shard.add(*(shard.job() for _ in range(7)))
+    for job_id in ids[:6]:
+        shard.store.depart([job_id], "other.0")
+        shard.now_ms += apart_ms
+    first = shard.store.departed(2)
+    assert [one.id for one in first.jobs] == ids[:2]
+    shard.store.arrived([(ids[1], 1, False)])
+    second = shard.store.departed(2, first.cursor)
+    assert [one.id for one in second.jobs] == ids[2:4], "nobody was left out, although the last one went"
+    shard.store.depart([ids[6]], "other.0")
+    third = shard.store.departed(4, second.cursor)
+    assert [one.id for one in third.jobs] == ids[4:]
+    assert third.cursor is None
+
+
+def test_a_page_that_ends_by_its_bytes_goes_on(shard: Shard) -> None:
+    ids = shard.add(*(shard.job(payload=b"x" * 700_000) for _ in range(3)))
     shard.store.depart(ids, "other.0")
-    assert [one.id for one in shard.store.departed(2, 2)] == ids[2:4]
-    assert shard.store.departed(2, 5) == []
+    first = shard.store.departed()
+    second = shard.store.departed(after=first.cursor)
+    assert [one.id for one in (*first.jobs, *second.jobs)] == ids
+    assert (first.cursor is None, second.cursor is None) == (False, True)
+
+
+def test_some_of_them_by_name(shard: Shard) -> None:
+    ids = shard.add(*(shard.job() for _ in range(3)))
+    shard.store.depart(ids[:2], "other.0")
+    assert [one.id for one in shard.store.departed(ids=[ids[1], ids[2], "f" * 22]).jobs] == [ids[1]]
+
+
+# -- what it waited --------------------------------------------------------------------------------------------------
+
+
+def test_what_it_waited_goes_along(shard: Shard, other: Shard) -> None:
+    shard.versions += 1
+    shard.store.configure(shard.versions, scopes=[ScopeLimits(tenant="acme", paused=True)])
+    [job_id] = shard.add(shard.job(max_attempts=3))
+    shard.now_ms += 100  # paused
+    shard.versions += 1
+    shard.store.configure(shard.versions, scopes=[ScopeLimits(tenant="acme")])
+    shard.now_ms += 10
+    [leased] = shard.lease()
+    shard.now_ms += 1_000  # runs
+    shard.store.fail([failed(leased, retry_ms=200)])
+    shard.now_ms += 200
+    shard.store.promote_due()
+    shard.versions += 1
+    shard.store.configure(shard.versions, scopes=[ScopeLimits(tenant="acme", paused=True)])
+    shard.now_ms += 50
+    move(shard, other, [job_id])
+    other.now_ms += 7
+    [again] = other.lease()
+    assert again.waits == Waits(backoff_ms=200, limits_ms=50, line_ms=7)
+    assert record(other, job_id).waits == Waits(backoff_ms=200, limits_ms=150, line_ms=17)
+    assert record(other, job_id).first_leased_ms == leased.leased_ms
+
+
+@pytest.mark.parametrize("was", ["pending", "ingress", "ready"])
+@pytest.mark.parametrize("goes", ["there", "back"])
+def test_what_its_limits_cost_it_before_its_first_lease(shard: Shard, other: Shard, was: str, goes: str) -> None:
+    term = None if was == "pending" else shard.schedule(policy="fifo")
+    shard.versions += 1
+    shard.store.configure(shard.versions, scopes=[ScopeLimits(tenant="acme", paused=True)])
+    [job_id] = shard.add(shard.job())
+    shard.now_ms += 300
+    shard.versions += 1
+    shard.store.configure(shard.versions, scopes=[ScopeLimits(tenant="acme")])
+    shard.now_ms += 20
+    if was == "ready":
+        assert term is not None
+        shard.dispatch(term)
+    shard.store.depart([job_id], "other.0")
+    if goes == "there":
+        other.now_ms = shard.now_ms
+        bring(shard, other)
+        place = other
+    else:
+        asked_back(shard, job_id)
+        shard.now_ms -= RIPE_MS + 1
+        back_ms = shard.now_ms
+        shard.now_ms += RIPE_MS + 1
+        shard.store.recall([(job_id, 1)])
+        shard.now_ms = back_ms
+        place = shard
+        if term is not None:
+            shard.dispatch(term)
+    place.now_ms += 5
+    [leased] = place.lease()
+    assert leased.waits == Waits(limits_ms=300, line_ms=25)

@@ -153,6 +153,21 @@ def test_a_large_pool_is_looked_through_in_bounded_steps(shard: Shard) -> None:
     assert first in found
 
 
+def test_every_lane_of_a_tenant_has_its_turn(shard: Shard) -> None:
+    """The one that was submitted first stands last in the walk, by its priority."""
+    shard.store.configure(1, pool=PoolConf(policy="priority"))
+    (first,) = shard.add(shard.job(lane="last", priority=-100))
+    later(shard)
+    shard.add(*(shard.job(lane=f"lane{number:03}") for number in range(250)))
+    assert first_of(shard.reads.oldest()) == (first, START_MS)
+    place, calls, found = (0, 0), 0, []
+    while place[0] >= 0:
+        answer = shard.reads.oldest(first=place[0], lane=place[1], cursor="-1", looks=50)
+        place, calls = (answer.first, answer.lane), calls + 1
+        found += [job.id for job in answer.jobs]
+    assert (calls, first in found) == (4, True), "a page of lanes is finished once it is begun"
+
+
 def test_named_lanes_are_looked_at_before_all_others(shard: Shard) -> None:
     shard.add(*(shard.job("a") for _ in range(5)))
     (job_id,) = shard.add(shard.job("b", lane="slow"))

@@ -82,7 +82,7 @@ def test_where_ranks_do_not_tie_members_stay_plain(shard: Shard, policy: str) ->
 def test_what_reads_queues_and_walks_sees_ids_and_lanes(shard: Shard, policy: str) -> None:
     under(shard, policy)
     ids = shard.add(*(shard.job("a", lane=lane, cost=number) for number, lane in enumerate(["x", "x", "y"], 1)))
-    assert shard.reads.queues.lanes("a", 9, shard.reads.queues.generations()) == ["x", "y"]
+    assert shard.reads.queues.lanes(["a"], shard.reads.queues.generations()) == {"a": ["x", "y"]}
     page = shard.reads.browse("q:a|x", count=1)
     assert page.ids == ids[:1]
     assert shard.reads.browse("q:a|x", count=9, after=page.cursor, tenant="a").ids == ids[1:2]

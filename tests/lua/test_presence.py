@@ -9,7 +9,8 @@ import redis
 
 from queueapp.errors import Fenced, LeaderAbsent, LeaseHeld
 from queueapp.store.records import Returned
-from tests.lua.harness import Shard
+from tests.lua.harness import LEASE_MS, Shard
+from tests.lua.keyed import keyed
 
 TTL_MS = 5_000
 
@@ -132,6 +133,19 @@ def test_who_is_told_not_to_watch_waits_for_the_end_of_the_lease(shard: Shard, s
     acquire(shard, "b", watch=False)
 
 
+def test_who_tells_a_channel_hears_whether_anybody_is_seen_there(shard: Shard, signs: Signs) -> None:
+    """One that is subscribed elsewhere, such as on the primary of before, is not, and has to know."""
+    sign = signs("one")
+    assert shard.store.register("w1", {}, 60_000, sign.channel) is True
+    assert shard.store.register("w1", {}, 60_000, f"{sign.channel}x") is False
+    assert shard.store.register("w1", {}, 60_000) is False
+    term = shard.store.lead_acquire("one", "n1", TTL_MS, channel=sign.channel, watch=True)
+    assert term.seen
+    assert not shard.store.lead_renew("n1", TTL_MS, channel=f"{sign.channel}x").seen
+    sign.end()
+    assert not shard.store.lead_renew("n1", TTL_MS, channel=sign.channel).seen
+
+
 def test_a_grant_takes_the_token_of_the_good_bye_away(shard: Shard) -> None:
     acquire(shard, "a")
     shard.store.lead_release("nonce-a")
@@ -187,6 +201,27 @@ def test_a_worker_whose_subscription_is_gone_loses_its_leases_after_two_looks(
     state = shard.snapshot()
     assert "watched" not in state
     assert "workers" not in state
+
+
+@pytest.mark.dirty_store
+@pytest.mark.parametrize("readable", [True, False])
+def test_one_whose_deadline_is_over_too_is_met_once(shard: Shard, signs: Signs, witness: str, readable: bool) -> None:
+    """By one call, as a lease that ran out and as one of a worker that is gone."""
+    sign = signs("w")
+    shard.store.register("w", {"pid": "1"}, 10**9, sign.channel)
+    first, _ = shard.add(keyed(shard, "k", limit=2), keyed(shard, "k", limit=2))
+    shard.lease(2, "w")
+    if not readable:
+        shard.client.set(shard.keys.job(first), "nonsense")
+    sign.end()
+    shard.store.partition_recover(100, witness)
+    shard.now_ms += LEASE_MS + 1
+    found = shard.store.partition_recover(100, witness)
+    assert (found.pending, found.workers, found.more) == (2 if readable else 1, 1, False)
+    state = shard.snapshot()
+    assert state["keyusers"][b"s:" + state["keysets"].popitem()[0]] == (b"2" if readable else b"1")
+    assert (shard.reads.jobs([first])[0] is None) is not readable
+    assert state["stats"][b"lost"] == (b"2" if readable else b"1")
 
 
 def test_without_a_witness_only_deadlines_count(shard: Shard, signs: Signs) -> None:

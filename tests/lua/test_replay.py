@@ -43,10 +43,15 @@ def scene(shard: Shard, name: str) -> Act:
         store.enqueue([shard.job("p", parks=True) for _ in range(3)])
         shard.now_ms += 1_500
     leaving, packed = "", []
-    if name in ("departed", "arrive", "arrived"):
+    if name in ("departed", "arrive", "arrived", "came", "recall", "stubs"):
         leaving = waiting
         store.depart([leaving], "CODE.0")
-        packed = [("0" * 21 + "z", one.packed or b"") for one in store.departed()]
+        packed = [("0" * 21 + "z", one.packed or b"") for one in store.departed().jobs]
+    if name == "recall":
+        store.recall([(leaving, 0)])
+        shard.now_ms += 45_001
+    if name == "stubs":
+        store.arrived([(leaving, 1, False)])
     acts: dict[str, Act] = {
         "enqueue": lambda: store.enqueue([job]),
         "check_and_lease": lambda: [
@@ -77,10 +82,14 @@ def scene(shard: Shard, name: str) -> Act:
         "depart": lambda: [len(store.depart([waiting], "CODE.0"))],
         "departed": lambda: store.departed(),
         "arrive": lambda: [len(store.arrive(packed))],
-        "arrived": lambda: store.arrived([(leaving, 1)]),
+        "arrived": lambda: store.arrived([(leaving, 1, False)]),
+        "came": lambda: store.came([(leaving, 1)]),
+        "recall": lambda: store.recall([(leaving, 1)]),
+        "stubs": lambda: store.stubs([(leaving, 1, "gone")], every_ms=0),
         "erase": lambda: [len(store.erase("a", [waiting, one.id]))],
         "erase_traces": lambda: [store.erase_traces("a", limit=10**6)[0]],
         "discard": lambda: [len(store.discard([four.id]))],
+        "rewrite": lambda: store.rewrite(four.id, b'{"a":[2]}', edits=0, token="one"),
         "cut": lambda: store.cut("a", 9, 60_000),
         "obliterate": lambda: [store.obliterate("run", force=True, limit=10**6).word],
         "configure": lambda: store.configure(3, scopes=[ScopeLimits(tenant="a", max_in_flight=1, weight=2)]),
@@ -142,7 +151,7 @@ def test_scripts_are_reloaded_inside_a_pipeline_too(shard: Shard) -> None:
     assert len(jobs) == int(shard.snapshot()["counts"][b"w"])
 
 
-KEYLESS = {"TIME"}
+KEYLESS = {"TIME", "INFO"}
 MANY_KEYS = {"MGET", "EXISTS", "UNLINK", "DEL"}
 
 

@@ -10,8 +10,10 @@ import pytest
 import redis
 import redis.asyncio
 
+from queueapp.errors import StoreMisconfigured
 from queueapp.store import scripts
 from queueapp.store.async_store import AsyncStore
+from queueapp.store.embedded import EmbeddedServer
 from queueapp.store.keys import ShardKeys
 from queueapp.store.safety import forget_old_functions
 from queueapp.store.store import Store
@@ -102,5 +104,97 @@ def test_functions_of_other_releases_are_removed(shard: Shard) -> None:
     client.function_delete(names[1])
 
 
+def test_one_that_cannot_be_removed_keeps_no_other(
+    shard: Shard, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And one that another scheduler removed first is not told."""
+    client, delete = shard.client, redis.Redis.function_delete
+    text = "#!lua name={0}\nredis.register_function('{0}', function() return 1 end)"
+    names = [f"ductor_cancel_00000000000{number}" for number in range(4)]
+    for name in names:
+        client.function_load(text.format(name), replace=True)
+
+    def refused(self: Any, name: str) -> Any:
+        if name == names[1]:
+            raise redis.ResponseError("NOPERM no")
+        done = delete(self, name)
+        return delete(self, name) if name == names[2] else done
+
+    caplog.set_level("INFO", "queueapp")
+    with monkeypatch.context() as patch:
+        patch.setattr(redis.Redis, "function_delete", refused)
+        forget_old_functions(client)
+    left = {entry[1].decode() for entry in client.execute_command("FUNCTION", "LIST")}
+    assert left & set(names) == {names[1]}
+    (line,) = [line for line in caplog.messages if "earlier releases" in line]
+    assert line.startswith(f"1 functions of earlier releases stay on the server, the first {names[1]}")
+    client.function_delete(names[1])
+
+
 def test_a_server_that_lists_no_functions_is_left_alone(limited: redis.Redis) -> None:
     forget_old_functions(limited)
+
+
+def test_after_a_lost_reply_no_connection_of_before_is_used_again(
+    shard: Shard, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What rests in the pool leads to the same server, frozen or demoted: each would cost a time-out of its own."""
+    client = redis.Redis.from_url(redis_url, protocol=2, socket_timeout=30)
+    pool = client.connection_pool
+    resting = [pool.get_connection() for _ in range(3)]
+    for connection in resting:
+        pool.release(connection)
+    assert all(connection.is_connected for connection in resting)
+    store, failed = Store(client, shard.keys), list[Any]()
+    fcall = client.fcall
+
+    def once(*arguments: Any) -> Any:
+        if not failed:
+            failed.append(arguments)
+            raise redis.ConnectionError("gone")
+        return fcall(*arguments)
+
+    monkeypatch.setattr(client, "fcall", once)
+    assert store.extend_lease([], lease_ms=1_000) is not None
+    assert store.resent == 1
+    assert sum(connection.is_connected for connection in resting) <= 1, "but the one that was made anew"
+    client.close()
+
+
+def test_after_a_lost_reply_the_async_client_makes_new_connections_too(
+    shard: Shard, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def call() -> int:
+        client = redis.asyncio.Redis.from_url(redis_url, protocol=2, socket_timeout=30)
+        pool = client.connection_pool
+        resting = [await pool.get_connection() for _ in range(3)]
+        for connection in resting:
+            await pool.release(connection)
+        fcall, failed = client.fcall, list[Any]()
+
+        async def once(*arguments: Any) -> Any:
+            if not failed:
+                failed.append(arguments)
+                raise redis.ConnectionError("gone")
+            return await fcall(*arguments)
+
+        monkeypatch.setattr(client, "fcall", once)
+        assert await AsyncStore(client, shard.keys).await_result("nobody", "waiter")
+        connected: int = sum(connection.is_connected for connection in resting)
+        await client.aclose()
+        return connected
+
+    assert asyncio.run(call()) <= 1
+
+
+def test_who_is_told_that_it_speaks_to_a_replica_connects_anew(
+    own_server: Callable[..., EmbeddedServer], shard_keys: ShardKeys
+) -> None:
+    """Behind a proxy the same address may lead to the new primary by now, but no connection of before does."""
+    client = redis.Redis.from_url(own_server("--replicaof", "127.0.0.1", "1").url, protocol=2, socket_timeout=30)
+    store = Store(client, shard_keys)
+    before = client.client_id()
+    with pytest.raises(StoreMisconfigured, match="read-only replica"):
+        store.extend_lease([], lease_ms=1_000)
+    assert client.client_id() != before
+    client.close()

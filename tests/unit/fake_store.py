@@ -56,6 +56,8 @@ class FakeStore:
         self.forgotten = False
         self.channels: list[str] = []
         """Signs of life that were told with registrations."""
+        self.unseen = False
+        """No sign of life is seen on the server that registers."""
         self.away = False
         self.lose_replies = 0
         self.next_due_ms = -1
@@ -126,10 +128,11 @@ class FakeStore:
         self._reach()
         return "done" if self.active.get(job_id) == attempts else "stale"
 
-    def register(self, worker: str, info: Mapping[str, str], ttl_ms: int, channel: str = "") -> None:
+    def register(self, worker: str, info: Mapping[str, str], ttl_ms: int, channel: str = "") -> bool:
         with self.lock:
             self._reach()
             self.channels.append(channel)
+            return not self.unseen
 
     def forget(self, worker: str) -> int:
         with self.lock:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from queueapp.store.records import Completed
 from queueapp.sync.installation import Ownership
 from queueapp.worker.faults import Faults
+from queueapp.worker.limits import Limits
 from queueapp.worker.line import Line
 from queueapp.worker.loop import Worker, WorkerOptions
 from queueapp.worker.parker import Parker
@@ -29,7 +30,9 @@ class Running:
         batch: bool = False,
         max_tasks: int | None = None,
         ownership: Ownership | None = None,
-        run: Callable[[Held, Faults], Outcome] | None = None,
+        run: Callable[[Held, Faults, Limits], Outcome] | None = None,
+        coroutines: int = 0,
+        replaceable: bool = False,
         own: Sequence[str] = (),
     ) -> None:
         self.blocking = FakeBlocking()
@@ -39,7 +42,14 @@ class Running:
         keys = [line.pool for line in self.lines]
         self.worker = Worker(
             self.lines,
-            WorkerOptions(slots=slots, grace_ms=grace_ms, batch=batch, max_tasks=max_tasks),
+            WorkerOptions(
+                slots=slots,
+                coroutines=coroutines,
+                grace_ms=grace_ms,
+                batch=batch,
+                max_tasks=max_tasks,
+                replaceable=replaceable,
+            ),
             lambda post: Parker(self._connect, [*keys, *own], post, own=own),
             ownership=ownership,
             run=run or self._run,
@@ -71,7 +81,7 @@ class Running:
     def _work(self) -> None:
         self.code = self.worker.run()
 
-    def _run(self, held: Held, faults: Faults) -> Outcome:
+    def _run(self, held: Held, faults: Faults, limits: Limits) -> Outcome:
         self.started.append(held.job.id)
         body = self.bodies.get(held.job.task)
         if body:

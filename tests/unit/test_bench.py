@@ -25,6 +25,7 @@ from queueapp.bench.dispatching import WAYS, conf, dispatched
 from queueapp.bench.experiments import memory, walk
 from queueapp.bench.harness import Progress, Report, identity
 from queueapp.bench.server_cost import Meter
+from queueapp.bench.waiting import until
 from queueapp.policies.registry import DIRECT
 from queueapp.store import connection, shards
 from queueapp.store.embedded import EmbeddedServer
@@ -204,6 +205,7 @@ def test_a_signal_that_falls_where_python_only_prints_what_is_raised_is_not_lost
     program = f"""
 import os, signal, time, weakref
 from queueapp.bench.ground import ending
+from queueapp.bench.waiting import until
 class Thing: pass
 def fall(_): os.kill(os.getpid(), signal.SIGTERM)
 thing = Thing()
@@ -221,3 +223,13 @@ assert signal.getsignal(signal.SIGTERM) == signal.getsignal(signal.SIGALRM) == s
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False, env=environment
     )
     assert (done.stdout, done.returncode) == ("ended\n", 0), done.stderr
+
+
+@pytest.mark.parametrize(("within_s", "goes_on"), [(0.0, True), (60.0, False)])
+def test_a_wait_ends_with_what_it_waited_for_or_says_why_not(within_s: float, goes_on: bool) -> None:
+    """Over time, or as soon as it cannot come about any more."""
+    looks = iter([False, False, True])
+    until(lambda: next(looks), lambda: "never said")
+    assert list(looks) == []
+    with pytest.raises(RuntimeError, match=r"^The worker did not start\.$"):
+        until(lambda: False, lambda: "The worker did not start.", within_s=within_s, goes_on=lambda: goes_on)

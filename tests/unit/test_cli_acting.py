@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from queueapp.errors import Obliterating, StoreUnavailable
 from queueapp.inspection import draining
 from queueapp.inspection.jobs import find_jobs
 from queueapp.models import Pool, TenantLimits
-from queueapp.store import shards
+from queueapp.store import scripts, shards
 from queueapp.store.records import Completed
 from queueapp.store.store import Store
 from queueapp.sync import delivery
@@ -63,36 +63,6 @@ def test_cancel_says_which_and_knows_its_states() -> None:
         ductor("cancel", "--state", "dead", "--yes")
     with pytest.raises(CommandError, match="'nowhere' is not a known pool"):
         ductor("cancel", "--all", "--pool", "nowhere", "--yes")
-
-
-def test_another_number_than_was_counted_is_asked_for_anew(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    ids, asked = scene.bury(3), []
-
-    def answer(question: str) -> str:
-        asked.append(question)
-        if len(asked) == 1:
-            scene.store.discard(scene.inner(ids[:1]))
-        return "y"
-
-    monkeypatch.setattr("builtins.input", answer)
-    assert ductor("dlq", "discard", "--all") == "2 discarded."
-    assert asked[1] == "2 jobs match now, not 3; nothing was changed. Discard these 2 of default? [y/N] "
-
-
-def test_with_yes_another_number_ends_the_command(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    ids, browse = scene.bury(3), Store.browse
-    calls: list[str] = []
-
-    def later(self: Store, index: str, **how: Any) -> Any:
-        calls.append(index)
-        if len(calls) == 2:  # between the count and the recount
-            scene.store.discard(scene.inner(ids[:1]))
-        return browse(self, index, **how)
-
-    monkeypatch.setattr(Store, "browse", later)
-    with pytest.raises(CommandError, match="2 jobs match now, not 3; nothing was changed"):
-        ductor("dlq", "discard", "--all", "--pool", "default", "--yes")
-    assert states(ids) == ["discarded", "dead", "dead"]
 
 
 def test_ctrl_c_says_what_was_done(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +171,8 @@ def test_a_pause_changes_nothing_else(scene: Scene) -> None:
     Pool.objects.create(name="default", default_weight=7)
     ductor("pause", "default", "--tenant", "acme")
     row = TenantLimits.objects.get()
-    assert (row.weight, row.max_in_flight, row.min_share, row.paused) == (7, None, 0, True)
+    assert (row.weight, row.max_in_flight, row.min_share, row.paused) == (None, None, 0, True), "no weight of its own"
+    assert shards.reads("default").weights(["acme"]) == {"acme": 7}
 
 
 @pytest.mark.parametrize(
@@ -345,3 +316,62 @@ def test_an_interrupted_obliterate_is_finished_by_the_next(scene: Scene, monkeyp
         scene.add()
     ductor("obliterate", "default", "--yes-delete", "default")
     scene.add()
+
+
+def between_shares(monkeypatch: pytest.MonkeyPatch, happens: Callable[[Store], object]) -> None:
+    """Something happens before the second share of an obliteration; all shares are small."""
+    obliterate, calls = Store.obliterate, []
+
+    def act(self: Store, token: str, **how: Any) -> Any:
+        calls.append(token)
+        if len(calls) == 2:
+            happens(self)
+        return obliterate(self, token, **how | {"limit": 1})
+
+    monkeypatch.setattr(Store, "obliterate", act)
+
+
+def test_an_obliterate_that_another_one_overtook_says_so(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.add(30)
+
+    def overtakes(store: Store) -> None:
+        whole = store.obliterate("another", force=False)
+        while whole.word != "done":
+            whole = store.obliterate("another", force=False, cursor=whole.cursor)
+        scene.add(2)
+
+    between_shares(monkeypatch, overtakes)
+    with pytest.raises(CommandError, match=r"'default' \(shard 0\) is at work again.* another run of .*ductor jobs"):
+        ductor("obliterate", "default", "--yes-delete", "default")
+    assert shards.reads("default").running_and_waiting() == (0, 2)
+
+
+def test_an_obliterate_whose_mark_is_lost_says_so(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a failover to a replica that had not got it yet."""
+    scene.add(30)
+
+    def loses(store: Store) -> None:
+        store.client.hset(scene.keys["conf"], "schema", scripts.SCHEMA)
+        store.client.hdel(scene.keys["conf"], "obliterating")
+
+    between_shares(monkeypatch, loses)
+    with pytest.raises(CommandError, match=r"\(shard 0\) .* failover\. Jobs may be left, .*obliterate default` again"):
+        ductor("obliterate", "default", "--yes-delete", "default")
+    monkeypatch.undo()
+    assert shards.reads("default").running_and_waiting() != (0, 0)
+    assert "is empty" in ductor("obliterate", "default", "--yes-delete", "default")
+
+
+def test_an_obliterate_that_loses_the_store_says_how_it_leaves_the_pool(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.add(30)
+
+    def goes_away(_: Store) -> None:
+        raise StoreUnavailable("The store is away.")
+
+    between_shares(monkeypatch, goes_away)
+    with pytest.raises(CommandError, match=r"The store is away\. .* nobody can use the pool until it is empty"):
+        ductor("obliterate", "default", "--yes-delete", "default")
+    monkeypatch.undo()
+    ductor("obliterate", "default", "--yes-delete", "default")

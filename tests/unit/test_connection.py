@@ -161,7 +161,7 @@ def test_three_clients_with_three_patiences(redis_url: str) -> None:
     assert connection.reads() is reads
     assert connection.blocking() is not blocking
     patience = [client.connection_pool.connection_kwargs["socket_timeout"] for client in (reads, commands, blocking)]
-    assert patience == [1.0, 5.0, 15.0]
+    assert patience == [1.0, 5.0, 8.0]
     blocking.close()
 
 

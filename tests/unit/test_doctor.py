@@ -17,8 +17,12 @@ from queueapp.store import connection, examination, fitness
 from queueapp.store.embedded import EmbeddedServer
 from queueapp.store.fitness import Remark
 from queueapp.store.keys import ShardKeys
+from queueapp.store.reads import Reads
+from queueapp.store.records import Returned
 from queueapp.store.safety import check_server
+from queueapp.store.sentinels import of_sentinels
 from queueapp.store.store import Store
+from queueapp.store.unknown import given_back
 from tests.unit.inspection.conftest import Scene
 
 HEALTHY: dict[str, Any] = {
@@ -62,6 +66,16 @@ def test_a_safe_server_is_well() -> None:
         ({}, {"appendfsync": "no"}, "persistence", "warning"),
         ({"connected_slaves": 2}, {}, "replicas", "warning"),
         ({"connected_slaves": 2}, {"min-replicas-to-write": "1"}, "replicas", "well"),
+        ({"connected_slaves": 2, "min_slaves_good_slaves": 1}, {"min-replicas-to-write": "2"}, "replicas", "error"),
+        ({"connected_slaves": 0}, {"min-replicas-to-write": "1"}, "replicas", "error"),
+        ({"rdb_last_bgsave_status": "err"}, {"save": "3600 1"}, "writes", "error"),
+        (
+            {"paused_reason": "client_pause", "paused_actions": "write", "paused_timeout_milliseconds": 900},
+            {},
+            "writes",
+            "warning",
+        ),
+        ({"connected_clients": 81, "maxclients": 100}, {}, "clients", "warning"),
         ({"used_memory": 1_100}, {}, "memory", "error"),
         ({"used_memory": 900}, {}, "memory", "warning"),
         ({"maxmemory": 0}, {}, "memory", "note"),
@@ -71,6 +85,20 @@ def test_a_safe_server_is_well() -> None:
 )
 def test_each_rule(info: dict[str, Any], config: dict[str, str], check: str, level: str) -> None:
     assert levels(info, config)[check] == level
+
+
+@pytest.mark.parametrize(
+    ("info", "config"),
+    [
+        ({"rdb_last_bgsave_status": "err"}, {}),
+        ({"rdb_last_bgsave_status": "err"}, {"save": "3600 1", "stop-writes-on-bgsave-error": "no"}),
+        ({"paused_reason": "none"}, {}),
+        ({"connected_clients": 80, "maxclients": 100}, {}),
+        ({"connected_slaves": 0}, {}),
+    ],
+)
+def test_what_harms_nothing_is_not_told(info: dict[str, Any], config: dict[str, str]) -> None:
+    assert set(levels(info, config).values()) == {"well"}
 
 
 def test_what_start_up_warns_of_is_what_the_doctor_finds(own_server: Callable[..., EmbeddedServer]) -> None:
@@ -150,8 +178,42 @@ def test_a_store_that_is_away_is_an_error_and_no_password_is_printed() -> None:
 
 @pytest.mark.django_db
 def test_jobs_of_a_task_that_nobody_knows_are_told(store: Store, shard_keys: ShardKeys) -> None:
-    Scene(store, shard_keys).add(1, task="shop.tasks.forgotten")
-    assert "shop.tasks.forgotten" in ductor("doctor")[1]
+    scene = Scene(store, shard_keys)
+    scene.add(1, task="shop.tasks.forgotten")
+    told = "Jobs that would run next have tasks that this code does not know: shop.tasks.forgotten"
+    assert f"WARNING: pool default: {told}" in ductor("doctor")[1]
+    store.register("w1", {"name": "worker"}, 60_000)
+    (line,) = [line for line in ductor("doctor")[1].splitlines() if told in line]
+    assert line.startswith("note: "), "the workers that live may have other code than this process"
+
+
+@pytest.mark.django_db
+def test_what_workers_gave_back_unknown_is_told_whatever_this_code_knows(store: Store, shard_keys: ShardKeys) -> None:
+    """The code that `doctor` runs with is not that of the workers."""
+    scene = Scene(store, shard_keys)
+    scene.add(1, task="tests.integration.jobs.noop")
+    (job,) = scene.lease(1)
+    assert given_back(Reads(store.client, shard_keys)) == {}
+    given = Returned(id=job.id, attempts=job.attempts, delay_ms=30_000, unknown_task=True, grace_ms=900_000)
+    assert store.partition_requeue([given]) == ["done"]
+    (since_ms,) = given_back(Reads(store.client, shard_keys)).values()
+    assert since_ms == int(store.client.hget(shard_keys.run(job.id), "uk") or 0) > 0
+    text = ductor("doctor")[1]
+    assert "WARNING: pool default: Workers give jobs of tests.integration.jobs.noop back" in text
+
+
+def test_without_sentinels_there_is_nothing_to_say_of_them(redis_client: redis.Redis, shard_keys: ShardKeys) -> None:
+    assert "sentinels" not in {remark.check for remark in examination.of_server(redis_client, shard_keys)}
+
+
+def test_sentinels_that_cannot_be_asked_are_named() -> None:
+    watched = {"SENTINELS": [("127.0.0.1", 1)], "MASTER_NAME": "main", "SENTINEL_PASSWORD": "hunter2"}
+    with override_settings(DUCTOR={**django_settings.DUCTOR, "REDIS_URL": watched}):
+        found = [*of_sentinels({"connected_slaves": 0})]
+    assert [remark.level for remark in found] == ["warning", "note", "warning"]
+    assert "The Sentinel at 127.0.0.1:1 cannot be asked" in found[0].text
+    assert "has no replica" in found[2].text
+    assert not any("hunter2" in remark.sentence for remark in found)
 
 
 @pytest.mark.django_db

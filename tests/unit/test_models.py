@@ -60,7 +60,7 @@ def test_a_weight_out_of_range_is_refused_by_form_and_by_database(weight: float)
     row = limits(weight=weight)
     [said] = messages(row)["weight"][:1]
     assert said == f"weight {float(weight)} is not allowed: use a number from 0.001 to 1000."
-    if not math.isnan(weight):  # SQLite stores NaN as NULL, which is refused by another constraint
+    if not math.isnan(weight):  # SQLite stores NaN as NULL, which says no weight
         with pytest.raises(IntegrityError), transaction.atomic():
             row.save()
 

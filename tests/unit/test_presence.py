@@ -15,7 +15,7 @@ import redis
 
 from queueapp.store import connection
 from queueapp.store.keys import ShardKeys
-from queueapp.store.presence import STEADY_S, Presence
+from queueapp.store.presence import DOUBT_MAX_S, DOUBT_S, STEADY_S, Presence
 from tests.clock import Clock
 
 
@@ -147,6 +147,31 @@ def test_the_end_of_the_process_ends_the_subscription(
     presence.stop()
     wait_until_gone(redis_client, channel)
     assert presence.channel(shard_keys) == ""
+
+
+def test_a_connection_that_no_script_sees_is_given_up_at_most_now_and_then(
+    begin: Begin, redis_client: redis.Redis, shard_keys: ShardKeys, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queueapp.store.presence.LISTEN_S", 0.02)
+    presence, heard = begin(shard_keys)
+    channel = presence.channel(shard_keys)
+    presence.doubt()
+    heard.wait(3)
+    assert heard.told == [shard_keys.prefix, "", shard_keys.prefix]
+    assert presence.channel(shard_keys) == channel
+    assert subscribers(redis_client, channel) == 1
+    waits = []
+    for _ in range(12):
+        told = len(heard.told)
+        began = clock.now
+        while len(heard.told) == told:
+            clock.now += 1
+            presence.doubt()
+            if presence._doubted:
+                heard.wait(told + 2)
+        waits.append(clock.now - began)
+    assert waits[:4] == [DOUBT_S, 2 * DOUBT_S, 4 * DOUBT_S, 8 * DOUBT_S]
+    assert waits[-1] == DOUBT_MAX_S
 
 
 FORKING = """

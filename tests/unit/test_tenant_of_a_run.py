@@ -19,7 +19,7 @@ from queueapp.producer.backoff import fixed
 from queueapp.producer.tenancy import current_tenant
 from queueapp.store.reads import Reads
 from queueapp.store.records import Completed, Failed
-from queueapp.worker import attempt
+from queueapp.worker import attempt, tidying
 from queueapp.worker.faults import Faults
 from queueapp.worker.line import Line
 from queueapp.worker.slots import Held, Outcome
@@ -154,10 +154,20 @@ def test_a_context_that_cannot_be_entered_is_a_failure_of_the_job_that_names_it(
 
 
 def test_stale_connections_are_closed_before_and_after_and_not_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempt, "close_old_connections", lambda: order.append("close"))
+    monkeypatch.setattr(tidying, "close_old_connections", lambda: order.append("close"))
+    monkeypatch.setattr(tidying, "FRESH_S", 0)
     with in_context(schema):
         run("look")
     assert order == ["close", "enter", "leave", "close"]
+
+
+def test_once_between_two_bodies_that_follow_each_other_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tidying, "close_old_connections", lambda: order.append("close"))
+    monkeypatch.setattr(tidying, "FRESH_S", 3600)
+    run("look")
+    order.clear()
+    run("look")
+    assert order == ["close"]
 
 
 def test_who_listens_belongs_to_the_tenant_too() -> None:

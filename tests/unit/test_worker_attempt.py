@@ -19,7 +19,7 @@ from queueapp.errors import InvalidOption
 from queueapp.producer.backoff import Retry, fixed
 from queueapp.producer.tenancy import current_tenant
 from queueapp.store.records import Completed, Failed, Returned
-from queueapp.worker import attempt
+from queueapp.worker import attempt, tidying
 from queueapp.worker.context import JobContext
 from queueapp.worker.faults import Faults
 from queueapp.worker.line import Line
@@ -359,7 +359,7 @@ def test_a_connection_that_cannot_be_closed_costs_no_outcome(monkeypatch: pytest
     def fail() -> None:
         raise OSError("the database is gone")
 
-    monkeypatch.setattr(attempt, "close_old_connections", fail)
+    monkeypatch.setattr(tidying, "close_old_connections", fail)
     assert isinstance(run("echo"), Completed)
 
 

@@ -22,7 +22,7 @@ from queueapp.worker.line import Line
 from queueapp.worker.loop import EXIT_DONE
 from queueapp.worker.parker import Parker
 from queueapp.worker.placement import Placement
-from queueapp.worker.slots import Held, Outcome, Slots
+from queueapp.worker.slots import Held, Outcome, ThreadSlots
 from tests.unit.fake_store import FakeBlocking, FakeStore, leased
 from tests.unit.running import Running
 
@@ -275,7 +275,7 @@ class TestNotBegun:
         def body(held: Held) -> None:
             ran.append(held.job.id)
 
-        slots = Slots(1, body, lambda chunk: done.release())
+        slots = ThreadSlots(1, body, lambda chunk: done.release())
         jobs = [Held(leased(job_id), line) for job_id in ("one", "two", "three")]
         jobs[1].cancel()
         jobs[2].cancel()
@@ -290,7 +290,7 @@ class TestNotBegun:
         assert slots.close(10)
 
     def test_one_that_waits_for_a_slot_is_given_back(self) -> None:
-        placement = Placement(Slots(1, lambda held: None, lambda chunk: None))
+        placement = Placement(ThreadSlots(1, lambda held: None, lambda chunk: None))
         line = Line("default", FakeStore(), "me", lease_ms=30_000)
         jobs = [Held(leased(job_id, attempts=2), line) for job_id in ("one", "two")]
         placement.place(line, jobs, 0.0)

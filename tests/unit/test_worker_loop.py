@@ -268,6 +268,7 @@ def test_max_tasks(store: FakeStore) -> None:
     assert running.join() == EXIT_DONE
     assert len(running.started) == len(store.outcomes) == 7
     assert not store.active
+    assert running.worker.spent
 
 
 def test_the_first_stop_lets_running_jobs_end_and_leases_no_more(store: FakeStore, gate: threading.Event) -> None:
@@ -304,6 +305,29 @@ def test_after_the_grace_running_jobs_are_given_back(store: FakeStore, gate: thr
     assert [job.id for job in store.returned] == ["j0"]
     assert not store.active
     gate.set()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_one_that_retires_leases_no_more_and_has_no_grace_until_it_is_stopped(
+    store: FakeStore, gate: threading.Event, stopped: bool
+) -> None:
+    store.add(2, "slow")
+    running = Running(store, slots=1, grace_ms=0)
+    running.bodies["slow"] = lambda held: gate.wait(10)
+    running.start()
+    store.wait(lambda: len(running.started) == 1)
+    for _ in range(2):
+        running.worker.retire()
+    running.wait_turn()
+    assert running.code is None, "whoever retires has the time it takes"
+    assert running.worker.unready == "it is stopping"
+    if stopped:
+        running.worker.stop()
+        assert running.join() == EXIT_CUT_SHORT
+    else:
+        gate.set()
+        assert running.join() == EXIT_DONE
+    assert len(running.started) == 1
 
 
 def test_the_second_stop_gives_back_at_once(store: FakeStore, gate: threading.Event) -> None:
@@ -343,7 +367,7 @@ def test_jobs_of_a_late_reply_are_given_back_by_a_stopping_worker(store: FakeSto
 
 def test_an_outcome_that_is_never_reported_leaves_the_slot_free(store: FakeStore) -> None:
     store.add(2, "dropped")
-    running = Running(store, slots=1, batch=True, run=lambda held, faults: None).start()
+    running = Running(store, slots=1, batch=True, run=lambda held, faults, limits: None).start()
     assert running.join() == EXIT_DONE
     assert not store.outcomes
     assert len(store.active) == 2, "the leases are left to run out"

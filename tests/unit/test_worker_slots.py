@@ -6,22 +6,22 @@ import pytest
 
 from queueapp.worker.line import Line
 from queueapp.worker.placement import Placement
-from queueapp.worker.slots import Chunk, Held, Slots, chunk_size, jobs_ahead
+from queueapp.worker.slots import Chunk, Held, ThreadSlots, chunk_size, jobs_ahead
 from tests.unit.fake_store import FakeStore, leased
 
 NOW = 100.0
 
 
-def slots(count: int) -> Slots:
+def slots(count: int) -> ThreadSlots:
     """Slots whose threads are not started: chunks stay where they are put."""
-    return Slots(count, lambda held: None, lambda chunk: None)
+    return ThreadSlots(count, lambda held: None, lambda chunk: None)
 
 
 def held(job_id: str = "j") -> Held:
     return Held(leased(job_id), Line("default", FakeStore(), "me", lease_ms=30_000))
 
 
-def begin(pool: Slots, number: int = 1, *, ago_s: float) -> Chunk:
+def begin(pool: ThreadSlots, number: int = 1, *, ago_s: float) -> Chunk:
     """A chunk whose first job was begun so long ago."""
     before = set(pool.outstanding)
     pool.put([held(f"j{n}") for n in range(number)], NOW - ago_s)

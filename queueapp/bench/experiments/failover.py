@@ -27,9 +27,10 @@ import redis
 
 from queueapp.bench.experiments import lost_worker
 from queueapp.bench.harness import Progress, Report
-from queueapp.bench.scheduler_process import SchedulerProcess, until
+from queueapp.bench.scheduler_process import SchedulerProcess
 from queueapp.bench.statistics import median, percentile
 from queueapp.bench.tasks import noop
+from queueapp.bench.waiting import until
 from queueapp.bench.worker_process import worker
 from queueapp.conf import settings
 from queueapp.models import Pool
@@ -117,7 +118,7 @@ class _Experiment:
         done: list[Trial] = []
         way = "direct" if name == "direct" else "scheduled"
         Pool.objects.update_or_create(name=POOL, defaults={"dispatch": way})  # schedulers repair what differs from it
-        until(lambda: self._reads.in_force()[0].dispatch == way, f"{way} dispatch is not in force.")
+        until(lambda: self._reads.in_force()[0].dispatch == way, lambda: f"{way} dispatch is not in force.")
         for number in range(trials):
             self._lead(standby=name not in {"alone", "direct"})
             done.append(self._trial(name))
@@ -135,7 +136,7 @@ class _Experiment:
             self._start()
         if settings.leader_presence != "off":
             armed = self._keys["leader"]
-            until(lambda: self._client.hget(armed, "armed") == b"1", "The leader's subscription is not seen.")
+            until(lambda: self._client.hget(armed, "armed") == b"1", lambda: "The leader's subscription is not seen.")
 
     def _start(self) -> None:
         process = SchedulerProcess(f"scheduler-{next(self._numbers)}", self._directory)

@@ -13,8 +13,9 @@ import redis
 
 from queueapp import enqueue_many
 from queueapp.bench.harness import Progress
-from queueapp.bench.scheduler_process import SchedulerProcess, until
+from queueapp.bench.scheduler_process import SchedulerProcess
 from queueapp.bench.tasks import held
+from queueapp.bench.waiting import until
 from queueapp.bench.worker_process import worker
 from queueapp.store import shards
 from queueapp.store.presence import STEADY_S
@@ -43,19 +44,19 @@ def _trial(client: redis.Redis, directory: Path) -> float:
     with worker(POOL, slots=LEASES, log=directory / "doomed.log") as doomed:
         sent = enqueue_many([held.bind() for _ in range(LEASES)])
         ids = [one.result.id.rpartition(".")[2] for one in sent if one.result is not None]
-        until(lambda: _attempts(client, ids) == [1] * LEASES, "The jobs do not run.")
-        until(lambda: client.zcard(keys["watched"]) == 1, "The worker's subscription is not seen.")
+        until(lambda: _attempts(client, ids) == [1] * LEASES, lambda: "The jobs do not run.")
+        until(lambda: client.zcard(keys["watched"]) == 1, lambda: "The worker's subscription is not seen.")
         with worker(POOL, slots=LEASES, log=directory / "other.log"):
-            until(lambda: client.zcard(keys["watched"]) == 2, "The other worker's subscription is not seen.")
+            until(lambda: client.zcard(keys["watched"]) == 2, lambda: "The other worker's subscription is not seen.")
             seconds, micros = client.time()
             doomed.kill()
             doomed.wait()
             try:
-                until(lambda: _attempts(client, ids) == [2] * LEASES, "The jobs do not run elsewhere.")
+                until(lambda: _attempts(client, ids) == [2] * LEASES, lambda: "The jobs do not run elsewhere.")
                 last_ms = max(int(at) for at in _fields(client, ids, "st"))
             finally:
                 shards.store(POOL).cancel(ids)
-            until(lambda: client.zcard(keys["active"]) == 0, "The jobs do not stop.")
+            until(lambda: client.zcard(keys["active"]) == 0, lambda: "The jobs do not stop.")
     return last_ms - (int(seconds) * 1000 + int(micros) // 1000)
 
 

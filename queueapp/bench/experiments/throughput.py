@@ -137,8 +137,8 @@ def _drain(report: Report, client: redis.Redis, progress: Progress, directory: P
     """Jobs per second between the first twentieth and the last job, on the server's clock."""
     meter = Meter(client)
     with worker("bench", slots=SLOTS, log=directory / "drain.log"):
-        first, first_ms = _await_completed(client, progress, count // 20, count)
-        last, last_ms = _await_completed(client, progress, count, count)
+        first, first_ms = await_completed(client, progress, count // 20, count)
+        last, last_ms = await_completed(client, progress, count, count)
     cost = meter.read()
     per_s = (last - first) * 1000 / max(1, last_ms - first_ms)
     report.figures["drain_per_s"] = per_s
@@ -150,9 +150,11 @@ def _drain(report: Report, client: redis.Redis, progress: Progress, directory: P
     )
 
 
-def _await_completed(client: redis.Redis, progress: Progress, wanted: int, total: int) -> tuple[int, int]:
+def await_completed(
+    client: redis.Redis, progress: Progress, wanted: int, total: int, pool: str = "bench"
+) -> tuple[int, int]:
     """`(completed, server's ms)` as soon as at least `wanted` jobs have completed."""
-    stats, end = shards.keys("bench")["stats"], time.monotonic() + DRAIN_TIMEOUT_S
+    stats, end = shards.keys(pool)["stats"], time.monotonic() + DRAIN_TIMEOUT_S
     while time.monotonic() < end:
         pipeline = client.pipeline(transaction=False)
         pipeline.hget(stats, "completed")

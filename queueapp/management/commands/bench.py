@@ -23,6 +23,8 @@ class Command(DuctorCommand):
   {command} memory
   {command} memory --jobs 10000 --tenants 5
   {command} throughput --json figures.json
+  {command} throughput --peers                    other queues beside it: installs them, takes about an hour
+  {command} throughput --peers bullmq,huey --aof on --rounds 3 --seconds 1
   {command} walk                                  loads 1.5 million jobs: takes some minutes
   {command} walk --policy wfq --tenants 10000 --jobs 100000
   {command} simulate --policy wfq --load 1.25 --json figures.json
@@ -36,14 +38,7 @@ class Command(DuctorCommand):
         for name, experiment in EXPERIMENTS.items():
             own = experiments.add_parser(name, help=experiment.help)
             for option in experiment.options:
-                own.add_argument(
-                    f"--{option.name}",
-                    type=option.read,
-                    default=option.default,
-                    choices=option.choices,
-                    metavar=None if option.choices else "N",
-                    help=f"{option.help} (default: {option.default})",
-                )
+                own.add_argument(f"--{option.name}", **option.reading())
             own.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, as JSON")
 
     def perform(self, **options: Any) -> None:

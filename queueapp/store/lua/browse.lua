@@ -8,14 +8,15 @@
 -- Events: none
 -- Members of a sorted set of jobs in the order of (score, id); newest = 1 turns it round. Starts behind (score, id),
 -- at the beginning when id is '', and leaves out `skip` more. before > 0 leaves out scores from there on. Conditions
--- that are not '' are looked up in the rows: at most `looks` of them, whatever is found. task may be several, one a
--- line. latest > 0: submitted by then, of jobs that have not ended. Answers: how many members there are (below
+-- that are not '' are looked up in the rows: at most `looks` of them, whatever is found; of a queue, ten members that
+-- stand for sub-lanes count as one. task may be several, one a line. latest > 0: submitted by then, of jobs that have not ended. Answers: how many members there are (below
 -- `before`), id and score of each found, the position behind the last that was looked at, and its score and id, '' at
 -- the end of the set. By (score, id) a page goes on where it stopped, whatever came or went meanwhile. Of a queue, the
 -- place is (score, member).
 --- @include "shard"
 --- @include "generations"
 --- @include "row"
+--- @include "position"
 local index, earlier = string.gsub(ARGV[3], '^<', '')
 local queue = string.find(index, '^qc?:')
 if earlier == 1 and not pool.old then
@@ -33,26 +34,11 @@ for name in string.gmatch(ARGV[12], '[^\n]+') do
   tasks[redis.call('HGET', P .. 'tasks', name) or 'none of this name'] = true
 end
 local by_row = lane ~= '' or latest > 0
-local free = tenant == '' and not tasks and reason == '' and group == '' and not by_row
+local by_run = tenant ~= '' or tasks or reason ~= '' or group ~= ''
+local free = not by_run and not by_row
 
 local function range(first, last)
   return redis.call(reverse and 'ZREVRANGE' or 'ZRANGE', set, first, last, 'WITHSCORES')
-end
-
--- How many members come up to (score, id), which need not be there any more: those of better score, then by halves
--- among those of the same.
-local function up_to(score, id)
-  local first, last = '-inf', '(' .. score
-  if reverse then first, last = last, '+inf' end
-  local low = redis.call('ZCOUNT', set, first, last)
-  local high = low + redis.call('ZCOUNT', set, score, score)
-  while low < high do
-    local mid = math.floor((low + high) / 2)
-    local member = range(mid, mid)[1]
-    local passed = member == id or less(member, id) ~= reverse
-    if passed then low = mid + 1 else high = mid end
-  end
-  return low
 end
 
 local function holds(id)
@@ -63,6 +49,7 @@ local function holds(id)
       return false
     end
   end
+  if not by_run then return true end
   local v = redis.pcall('HMGET', P .. 'run:' .. id, 't', 'n', 'o', 'g')
   if not v[1] then -- never leased; or, with v.err, a key of a wrong type
     local row = read_row(id)
@@ -78,17 +65,20 @@ local newer = before_ms > 0 and redis.call('ZCOUNT', set, ARGV[5], '+inf') or 0
 local size, hidden = redis.call('ZCARD', set), reverse and newer or 0
 if not reverse then size = size - newer end
 local position = hidden
-if ARGV[7] ~= '' then position = math.max(position, up_to(ARGV[6], ARGV[7])) end
+if ARGV[7] ~= '' then position = math.max(position, position_behind(set, reverse, ARGV[6], ARGV[7])) end
 position = position + tonumber(ARGV[8])
 
 local found, looked, last = {}, 0, {'', ''}
 while #found < 2 * want and looked < looks and position < size do
-  local page = range(position, position + math.min(free and want or 100, looks - looked, size - position) - 1)
+  local most = math.min(free and want or 100, math.ceil(looks - looked), size - position)
+  local page = range(position, position + most - 1)
   for i = 1, #page, 2 do
-    position, looked = position + 1, looked + 1
+    position = position + 1
     last = {page[i + 1], page[i]}
     local id = queue and id_of(page[i]) or page[i]
-    if string.byte(id) ~= 64 and holds(id) then -- '@': a sub-lane, which is a queue of its own
+    local is_job = string.byte(id) ~= 64 -- '@': a sub-lane, which is a queue of its own
+    looked = looked + (is_job and 1 or 0.1)
+    if is_job and holds(id) then
       push(found, id, page[i + 1])
       if #found == 2 * want then break end
     end

@@ -45,10 +45,10 @@ local finished = next_group(tonumber(ARGV[8]), 9)
 local extended = next_group(tonumber(ARGV[9]), 2)
 local begun = next_group(tonumber(ARGV[10]), 2)
 
-for _, b in ipairs(begun) do mark_begun(b[1], tonumber(b[2])) end
-words = finish_all(finished)
+for _, b in ipairs(begun) do mark_begun(b[1], tonumber(b[2]), ARGV[3]) end
+words = finish_all(finished, ARGV[3])
 for _, e in ipairs(extended) do
-  if not extend(e[1], tonumber(e[2]), tonumber(ARGV[7])) then push(lost, e[1]) end
+  if not extend(e[1], tonumber(e[2]), tonumber(ARGV[7]), ARGV[3]) then push(lost, e[1]) end
 end
 write_extensions()
 end

@@ -25,6 +25,17 @@
 --- @include "due"
 tick()
 next_argument = 5
+-- What a job in line has waited for its limits since it came there: it goes along.
+local function waited_for_limits(row, state, run)
+  if run then read_history(run) end
+  if state == 'r' then return run.us end
+  if state ~= 'p' and state ~= 'i' then return 0 end
+  local stood = row.stood
+  if run then stood = run.ue end
+  if not stood and not pool.blocks then return 0 end
+  return math.max(0, waited.stands(row, state == 'i') - (stood or 0))
+end
+
 local words, left = {}, {}
 for i, j in ipairs(next_group(tonumber(ARGV[4]), 1)) do
   local id, word = j[1], 'gone'
@@ -33,8 +44,10 @@ for i, j in ipairs(next_group(tonumber(ARGV[4]), 1)) do
     if pool.once and redis.call('HEXISTS', P .. 'once', id) == 1 then
       word = 'held'
     else
+      local spent = waited_for_limits(row, state, run)
       leave_waiting(id, row, state, run)
-      redis.call('HSET', P .. 'run:' .. id, 's', 'm', 'mv', ARGV[3], unpack(not run and identity(row) or {}))
+      local fields = not run and identity(row) or {}
+      redis.call('HSET', P .. 'run:' .. id, 's', 'm', 'mv', ARGV[3], 'us', spent, unpack(fields))
       redis.call('HINCRBY', P .. 'run:' .. id, 'hp', 1)
       hash_holds_state(id)
       append(moves.add, 'moving', now, id)

@@ -2,7 +2,7 @@
 -- oldest: which pending jobs have stood in line longest, those of ingress and ready included, read only
 --
 -- KEYS: prefix
--- ARGV: schema clock_ms first cursor looks
+-- ARGV: schema clock_ms first lane cursor looks
 -- Groups: lanes(tenant lane)
 -- Refusals: schema
 -- Events: none
@@ -10,20 +10,21 @@
 -- came first of it; where they go by something else (edf, aging) the first 64 of a lane are looked at. Looks at these
 -- in: the lanes that are named; the lanes that have limits, from `cursor` of HSCAN on (what is paused or full stands
 -- in no walk), then what waits for a concurrency key (`cursor` begins with p); the runnable lanes of the tenants from
--- place `first` on, those with most waiting jobs first. During a change of policy in both orders. About `looks`
--- commands. first = -1, cursor = -1: that part is done already. Answers tenant, lane, id and the ms since when of up to
--- 16 jobs, the oldest first; first and cursor to go on with, -1 when done; the moment.
+-- place `first` on, those with most waiting jobs first, of that one from its place `lane` on. During a change of policy
+-- in both orders. About `looks` commands. first = -1, cursor = -1: that part is done already. Answers tenant, lane, id
+-- and the ms since when of up to 16 jobs, the oldest first; first, lane and cursor to go on with, -1 when done; the
+-- moment. Within one call every lane has its turn; from call to call places move with each lease.
 --- @include "shard"
 --- @include "clock"
 --- @include "generations"
 --- @include "row"
-local BAND, MOST, FIRST = 35184372088832, 16, 64
+local BAND, MOST, FIRST, LANES = 35184372088832, 16, 64, 100
 local function is_banded() return pool.tiered or pool.policy == 'priority' end
 local function is_unsorted()
   return pool.policy == 'edf' or pool.policy == 'aging' or pool.mirrored or (pool.wfq and pool.gen > 0)
 end
-local first, cursor, looks = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
-next_argument = 7
+local first, lane_from, cursor, looks = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
+next_argument = 8
 local heads, looked_at = {}, {}
 
 local function keep(t, l, id, seq)
@@ -85,7 +86,7 @@ local function look_at(t, l)
   in_both(function() look_at_lane(t, l) end)
 end
 
-for _, row in ipairs(next_group(tonumber(ARGV[6]), 2)) do look_at(row[1], row[2]) end
+for _, row in ipairs(next_group(tonumber(ARGV[7]), 2)) do look_at(row[1], row[2]) end
 
 -- What was dispatched first, and what came to ingress first.
 if pool.scheduled or pool.leftover then
@@ -143,12 +144,18 @@ while first >= 0 and looks > 0 do
       first = -1
       break
     end
-    if looks <= 0 then break end
-    looks, first = looks - 1, first + 1
-    in_both(function()
-      local lanes_ = redis.call('ZRANGE', W .. 'lanes:' .. tenants[i], 0, 99)
-      for _, l in ipairs(lanes_) do look_at_lane(tenants[i], id_of(l)) end
-    end)
+    local more = true
+    while more and looks > 0 do
+      looks, more = looks - 1, false
+      in_both(function()
+        local lanes_ = redis.call('ZRANGE', W .. 'lanes:' .. tenants[i], lane_from, lane_from + LANES - 1)
+        for _, l in ipairs(lanes_) do look_at_lane(tenants[i], id_of(l)) end
+        more = more or #lanes_ == LANES
+      end)
+      lane_from = more and lane_from + LANES or 0
+    end
+    if more then break end
+    first = first + 1
   end
   if #tenants < 100 and looks > 0 then first = -1 end
 end
@@ -172,4 +179,4 @@ for _, h in ipairs(heads) do
   end
 end
 table.sort(reply, function(a, b) return tonumber(a[4]) < tonumber(b[4]) end)
-return {1, reply, first, cursor, now}
+return {1, reply, first, lane_from, cursor, now}

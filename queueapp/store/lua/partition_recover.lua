@@ -29,8 +29,8 @@
 --- @include "absent"
 tick()
 local limit = tonumber(ARGV[3])
-local counts_, more, met = recover_due(limit)
-local gone, after, left = recover_absent(ARGV[4], ARGV[5], limit, counts_, met)
+local counts_, more = recover_due(limit)
+local gone, after, left = recover_absent(ARGV[4], ARGV[5], limit, counts_)
 write_held()
 strike(gone)
 close()

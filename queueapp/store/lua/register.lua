@@ -7,7 +7,7 @@
 -- Refusals: schema
 -- Events: none
 -- `channel`: where it is subscribed (presence.lua). Whose subscription this script sees is watched from now on: when it
--- goes, its leases are recovered long before they end.
+-- goes, its leases are recovered long before they end. Answers whether anybody is seen there.
 --- @include "shard"
 --- @include "clock"
 --- @include "presence"
@@ -21,9 +21,10 @@ push(fields, 'channel', channel, 'absent', '')
 variadic('HSET', key, fields)
 redis.call('PEXPIRE', key, ARGV[4])
 redis.call('ZADD', P .. 'workers', now, worker)
-if presence.armed(channel) == '1' then
+local armed = tonumber(presence.armed(channel))
+if armed == 1 then
   redis.call('ZADD', P .. 'watched', 0, worker)
 else
   redis.call('ZREM', P .. 'watched', worker)
 end
-return {1}
+return {1, armed}

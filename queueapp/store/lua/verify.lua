@@ -229,7 +229,7 @@ if pool.scheduled then
 elseif not pool.leftover and (ready_size > 0 or next(has_entry)) then
   report('a direct pool has forgotten ingress or ready')
 end
-for _, kind in ipairs({'idem', 'worker', 'done', 'served', 'stop'}) do
+for _, kind in ipairs({'idem', 'worker', 'done', 'served', 'stop', 'erased'}) do
   for _, key_ in pairs(found[kind]) do
     if redis.call('PTTL', key_) == -1 then report('%s never expires', string.sub(key_, #P + 1)) end
   end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +18,8 @@ from django.urls import reverse
 from queueapp.admin import choosing, export
 from queueapp.errors import StoreUnavailable
 from queueapp.inspection import bulk
-from queueapp.inspection.jobs import find_job
+from queueapp.inspection.actions import Done
+from queueapp.inspection.jobs import find_job, find_jobs
 from queueapp.models import DeadLetterInspection
 from queueapp.states import Outcome, State
 from queueapp.store import shards
@@ -192,14 +194,54 @@ def test_what_died_after_the_list_was_drawn_is_left_alone(admin_client: Client) 
 def test_another_number_than_was_shown_is_asked_for_anew(admin_client: Client) -> None:
     seen = fail(2)
     before = admin_client.get(LIST).context["parameters"]["before"]
-    form = {"scope": "all", "before": before, "confirmed": "yes", "shown": "2", "typed": "discard 2"}
-    bulk.discard_many(seen[:1])
+    form = {"scope": "all", "before": before, "confirmed": "yes", "shown": "1", "typed": "discard 1"}
     again = admin_client.post(DISCARD, form)
-    assert (again.context["phrase"], again.context["mistyped"]) == ("discard 1", False)
-    assert "1 jobs match now, not 2" in text(again)
-    assert states(seen) == ["discarded", "dead"]
-    admin_client.post(DISCARD, form | {"shown": "1", "typed": "discard 1"})
-    assert states(seen) == ["discarded", "discarded"]
+    assert (again.context["phrase"], again.context["mistyped"]) == ("discard 2", False)
+    assert "2 jobs match now, more than the 1 of before" in text(again)
+    assert states(seen) == ["dead", "dead"]
+    bulk.discard_many(seen[:1])
+    admin_client.post(DISCARD, form | {"shown": "2", "typed": "discard 2"})
+    assert states(seen) == ["discarded", "discarded"], "fewer is what happens meanwhile"
+
+
+def test_where_only_at_least_so_many_were_shown_requests_go_on_until_the_end(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queueapp.inspection.selection.LOOKS", 2)
+    monkeypatch.setattr("queueapp.admin.choosing.READS_OF_REQUEST", 1)
+    fail(5)
+    asked: list[tuple[int | None, str]] = []
+    answers = iter([Done(more=True, place="there"), Done(more=True, counts={"discarded": 1}, place="further"), Done()])
+
+    def act(_: Any, **how: Any) -> Done:
+        asked.append((how["expected"], how["place"]))
+        return next(answers)
+
+    monkeypatch.setattr(bulk, "discard_many", act)
+    form = {"scope": "all", "pool": "default"}
+    shown = admin_client.post(DISCARD, form | {"reason": "error"})
+    assert (shown.context["exact"], shown.context["phrase"]) == (False, "discard 2")
+    assert 'name="least"' in text(shown)
+    confirmed = form | {"confirmed": "yes", "shown": "0", "least": "yes", "typed": "discard 0"}
+    said = [list(admin_client.post(DISCARD, confirmed, follow=True).context["messages"]) for _ in range(3)]
+    assert "None of those that one request looks through" in str(said[0][-1])
+    assert "go on" in str(said[1][-1])
+    assert len(said[2]) == 1
+    assert asked == [(None, ""), (None, "there"), (None, "further")]
+
+
+def test_what_is_retried_by_several_requests_keeps_one_rate(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queueapp.admin.acting.MOST", 3)
+    monkeypatch.setattr("queueapp.inspection.bulk.RATE", 0.01)
+    died = fail(9)
+    for left in (9, 6, 3):
+        form = {"scope": "all", "pool": "default", "confirmed": "yes", "shown": str(left), "typed": f"retry {left}"}
+        admin_client.post(RETRY, form)
+    due = sorted(job.record.due_ms for job in find_jobs(died) if job.state == "scheduled")
+    gaps = [later - sooner for sooner, later in itertools.pairwise(due)]
+    assert [round(gap / 100_000) for gap in gaps] == [1] * 7, "a hundred seconds each, whatever the requests"
 
 
 def test_a_request_is_bounded_and_says_what_is_left(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

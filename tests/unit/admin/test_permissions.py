@@ -69,6 +69,7 @@ TABLE: dict[str, Row] = {
     "deadletters_retry": act("operate_job"),
     "deadletters_discard": act("discard_job"),
     "deadletters_export": act(),
+    "deadletters_edit": Row((("view_operations", "view_payload", "operate_job"),), 200, 200),
     "tenant_seen": READ,
     "pool_rename": Row((("change_pool",),), 200, 200),
     **rows_of("pool", editable=True, deletable=True),
@@ -93,6 +94,7 @@ SETS: list[tuple[str, ...]] = [
     (),
     *((name,) for name in [*OURS, *MODELS]),
     *(("view_operations", name) for name in OURS if name != "view_operations"),
+    ("view_operations", "view_payload", "operate_job"),
 ]
 
 

@@ -103,7 +103,7 @@ def test_a_ceiling_of_a_pool_edited_in_the_list_is_in_force_when_the_page_answer
     assert shards.reads("mail").configured().max_in_flight == 0
 
 
-@pytest.mark.parametrize("weight", ["0", "-1", "nan", "1e9", "heavy", ""])
+@pytest.mark.parametrize("weight", ["0", "-1", "nan", "1e9", "heavy"])
 def test_a_wrong_weight_in_the_list_is_shown_and_nothing_is_saved(
     admin_client: Client, limits: list[TenantLimits], weight: str
 ) -> None:
@@ -112,6 +112,14 @@ def test_a_wrong_weight_in_the_list_is_shown_and_nothing_is_saved(
     assert answer.status_code == 200
     assert answer.context["cl"].formset.errors[0]["weight"]
     assert set(TenantLimits.objects.values_list("weight", flat=True)) == {1.0}
+
+
+def test_an_empty_weight_is_what_holds_without_limits(admin_client: Client, limits: list[TenantLimits]) -> None:
+    page = reverse("admin:queueapp_tenantlimits_changelist")
+    assert admin_client.post(page, list_edit(limits, weight="")).status_code == 302
+    [empty] = TenantLimits.objects.filter(weight=None).select_related("pool")
+    empty.pool.default_weight = 7
+    assert (empty.asked_weight, empty.lane) == (7, "")
 
 
 @pytest.mark.django_db(transaction=True)
@@ -123,7 +131,7 @@ def test_saving_in_the_list_does_not_hang_when_the_store_is_silent(
     form = list_edit(limits, weight="2.5") | {"form-1-weight": "3"}
     assert admin_client.post(page, form).status_code == 302
     assert silent.asked == 1
-    assert sorted(TenantLimits.objects.values_list("weight", flat=True)) == [2.5, 3.0]
+    assert sorted(row.asked_weight for row in TenantLimits.objects.all()) == [2.5, 3.0]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -38,6 +38,10 @@ def with_context(context: object, a: int) -> int:
 def anything(**given: object) -> None: ...
 
 
+@queueapp.task(api=True)
+def whatever(*given: object, **named: object) -> None: ...
+
+
 @queueapp.task(api=True, sensitive=["card.number"], typed=True)
 def pay(card: dict[str, object], *, password: str = "", note: str = "") -> object: ...
 

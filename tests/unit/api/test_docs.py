@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import AnonymousUser
 from django.core.cache import cache
+from django.urls import path as django_path
+from drf_spectacular.views import SpectacularJSONAPIView
 
 from queueapp import Singleton
-from queueapp.api import actions, requests, throttles, urls
+from queueapp.api import ALL, actions, requests, throttles, urls
 from queueapp.api.view import DuctorView
 from queueapp.permissions import DISCARD_JOB, VIEW_ALL_TENANTS, VIEW_PAYLOAD, full
 from queueapp.producer.discovery import registry
-from queueapp.store import connection, shards
+from queueapp.store import connection, scripts, shards
 from queueapp.store.configuration import ScopeLimits
 from queueapp.store.ids import LENGTH
+from queueapp.store.store import Store
 from tests.unit.api import host
 from tests.unit.api.host import ADD, job_in
 from tests.unit.api.test_isolation import Token, signed_in_only
@@ -47,7 +53,7 @@ def test_the_table_of_actions_is_that_of_the_code() -> None:
 
 
 def test_fields_bounds_scopes_and_permissions() -> None:
-    listed = section("Start a job").split("\nFields: ")[1].split(". An unknown")[0]
+    listed = section("Start a job").split("\nFields: ")[1].split(". The job")[0]
     fields = set(re.findall(r"`(\w+)`", listed))
     assert fields == set(requests.JobRequest().fields)
     assert set(re.findall(r'"(ductor-\w+)"', section("Rates"))) == {throttles.ENQUEUE, throttles.READ, throttles.ACT}
@@ -109,12 +115,38 @@ def as_operator(ask: Ask, path: str, body: object) -> Any:
 
 
 def count_changed(ask: Ask, settings: Any) -> Any:
-    return as_operator(ask, "dead-letters/retry-matching/", {"expected": 1})
+    job_in("dead")
+    return as_operator(ask, "dead-letters/retry-matching/", {"expected": 0})
+
+
+def edited_meanwhile(ask: Ask, settings: Any) -> Any:
+    return as_operator(ask, f"dead-letters/{job_in('dead')}/edit/", {"edits": 1, "args": [2]})
+
+
+def keys_would_change(ask: Ask, settings: Any) -> Any:
+    job = job_in("dead", task=host.limited)
+    return as_operator(ask, f"dead-letters/{job}/edit/", {"edits": 0, "args": [2]})
 
 
 def still_running(ask: Ask, settings: Any) -> Any:
     job_in("active")
     return as_operator(ask, "pools/default/obliterate/", {"name": "default"})
+
+
+def reopened(ask: Ask, settings: Any) -> Any:
+    """Before its second share, as after a failover."""
+    job_in("dead")
+    act, calls = Store.obliterate, []
+
+    def loses(self: Store, token: str, **how: Any) -> Any:
+        calls.append(token)
+        if len(calls) == 2:
+            self.client.hset(self.keys["conf"], "schema", scripts.SCHEMA)
+        return act(self, token, **how | {"limit": 1})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Store, "obliterate", loses)
+        return as_operator(ask, "pools/default/obliterate/", {"name": "default"})
 
 
 def away(ask: Ask, settings: Any) -> Any:
@@ -133,6 +165,10 @@ def unknown_task(ask: Ask, settings: Any) -> Any:
         registry[ADD] = task
 
 
+def in_chunks(ask: Ask, settings: Any) -> Any:
+    return ask("POST", "jobs/", **{"Transfer-Encoding": "chunked"})
+
+
 def wrong_type(ask: Ask, settings: Any) -> Any:
     return ask("POST", "jobs/", body=GOOD, **{"Content-Type": "text/plain"})
 
@@ -148,11 +184,15 @@ COMES_BACK: dict[tuple[str, str], Callable[[Ask, Any], Any]] = {
     ("409", "conflict"): conflict,
     ("409", "count_changed"): count_changed,
     ("409", "still_running"): still_running,
+    ("409", "reopened"): reopened,
     ("409", "not_waiting"): lambda ask, settings: ask("POST", f"jobs/{job_in('dead')}/cancel/"),
     ("409", "skipped"): skipped,
     ("409", "not_dead"): lambda ask, settings: ask("POST", f"jobs/{job_in('completed')}/retry/"),
+    ("409", "edited_meanwhile"): edited_meanwhile,
+    ("409", "keys_would_change"): keys_would_change,
     ("409", "not_completed"): lambda ask, settings: ask("GET", f"jobs/{job_in('pending')}/result/"),
     ("409", "unknown_task"): unknown_task,
+    ("411", "length_required"): in_chunks,
     ("413", "payload_too_large"): too_large,
     ("415", "unsupported_media_type"): lambda ask, settings: ask(
         "POST", "jobs/", body=GOOD, **{"Content-Type": "text/plain"}
@@ -178,3 +218,59 @@ def test_each_refusal_comes_back(
 
 def test_every_refusal_that_is_known_here_is_documented() -> None:
     assert set(REFUSALS) == set(COMES_BACK)
+
+
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+REQUEST = re.compile(
+    r"^(?P<method>GET|POST) (?P<path>\S+)\n"
+    r"(?P<headers>(?:[A-Z][\w-]+: .*\n)*)(?P<body>\{.*\}\n)?(?:\n(?P<status>\d{3}) )?",
+    re.MULTILINE,
+)
+INLINE = re.findall(r"`(GET|POST) ([a-z-]+/\S*)`\s+with\s+`(\{.*?\})`", PAGE)
+
+
+@pytest.fixture
+def as_written(opened: None, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tasks and the pool that the page speaks of; whoever asks has every permission."""
+    settings.DUCTOR = {**settings.DUCTOR, "POOLS": {"emails": {}}}
+    monkeypatch.setattr(DuctorView, "allowed", lambda view, permission: True)
+    for name in re.findall(r'"task": "([\w.]+)"', PAGE):
+        monkeypatch.setitem(registry, name, host.whatever)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_examples_are_taken(as_written: None, ask: Ask) -> None:
+    tried = [found for kind, block in BLOCKS if not kind for found in REQUEST.finditer(block)]
+    assert len(tried) >= 3
+    host.whatever.using(tenant="acme", on_commit=False).enqueue(amount=500, token="t")
+    dead = host.run(fail=True)
+    for found in tried:
+        headers = dict(line.split(": ", 1) for line in found["headers"].splitlines())
+        body = json.loads(found["body"]) if found["body"] else None
+        path = re.sub(r"(dead-letters)/[\w-]+\.0\.[\w-]+/", rf"\1/{dead}/", found["path"])
+        answer = ask(found["method"], path, body=body, **headers)
+        assert answer.status_code == int(found["status"] or 200), (found[0], answer.content)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_so_are_those_in_the_text(as_written: None, ask: Ask) -> None:
+    assert len(INLINE) >= 2
+    for method, path, body in INLINE:
+        answer = ask(method, path, tenants="ALL", body=json.loads(body))
+        meant = 400 if "pauses nothing" in PAGE.split(path, 1)[1][:60] else 200
+        assert answer.status_code == meant, (path, answer.content)
+
+
+def test_the_callable_and_the_address_of_the_schema_work(signed_in: Callable[..., Any]) -> None:
+    blocks = [block for kind, block in BLOCKS if kind == "python"]
+    names: dict[str, Any] = {}
+    exec(next(block for block in blocks if "def tenants_of" in block), names)
+    user = signed_in()
+    user.memberships = SimpleNamespace(values_list=lambda *_, **__: [7, 8])
+    assert names["tenants_of"](SimpleNamespace(user=user)) == {"7", "8"}
+    assert names["tenants_of"](SimpleNamespace(user=AnonymousUser())) == set()
+    user.is_superuser = True
+    assert names["tenants_of"](SimpleNamespace(user=user)) is ALL
+    line = next(block for block in blocks if "SpectacularJSONAPIView" in block)
+    [pattern] = eval(line, {"path": django_path, "SpectacularJSONAPIView": SpectacularJSONAPIView})
+    assert pattern.resolve("api/schema.json") is not None

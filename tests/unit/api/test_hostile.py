@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -10,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from django.test import override_settings
 
-from queueapp.api import cursors
+from queueapp.api import cursors, urls
 from queueapp.api.view import DuctorView
 from queueapp.inspection import jobs as inspection
 from queueapp.store import connection, shards
@@ -148,3 +149,53 @@ def test_a_wrong_token_and_a_wrong_page_say_the_same_of_what_is_another_s(
         (f"jobs/?state=dead&task={ADD}", "jobs/?state=dead&task=x.y"),
     ):
         assert ask("GET", one).json() == ask("GET", other).json() == {"next": None, "results": []}
+
+
+ODD = (
+    *(
+        "%00",
+        "a%00b",
+        "%ff",
+        "%C3%A9",
+        "%0a",
+        "%0d%0aX:1",
+        "%E2%80%AE",
+        "%25",
+        "%2e%2e",
+        "*",
+        "{x}",
+        "_",
+        "-1",
+        "+1",
+        "1.5",
+    ),
+    *("\u0663", "\U0001d7d8", "9" * 400, "a" * 9_000, "default%0a", "acme%0a", "abcdef.-1." + "0" * 22),
+    *("abcdef.0." + "0" * 22 + "%00", "abcdef.0.%0a" + "0" * 21, "abcdef." + "9" * 30 + "." + "0" * 22),
+)
+
+
+@pytest.mark.parametrize("name", [name for name, (route, _) in urls.ROUTES.items() if "<" in route])
+def test_whatever_stands_in_an_address_is_not_found(
+    opened: None, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """And never a 403, which would say that there is something."""
+    monkeypatch.setattr(DuctorView, "allowed", lambda view, permission: True)
+    route, view = urls.ROUTES[name]
+    for odd in ODD:
+        path = re.sub(r"<str:\w+>", odd, route)
+        for method in ("GET", "POST"):
+            if hasattr(view, method.lower()):
+                answer = ask(method, path)
+                assert (answer.status_code, answer.json()["code"]) == (404, "not_found"), (method, path[:60])
+
+
+@pytest.mark.parametrize("path", ["jobs/cancel-matching/", "dead-letters/retry-matching/", "jobs/?state=ended"])
+@pytest.mark.parametrize("place", ["zzz", "9999999999999 0 zzz", "1 1 dead", "", "é", "9.9", "q,main,1,x"])
+def test_a_sealed_place_of_another_list_opens_none(
+    opened: None, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, path: str, place: str
+) -> None:
+    monkeypatch.setattr(DuctorView, "allowed", lambda view, permission: True)
+    job_in("dead")
+    cursor = cursors.sealed(place)
+    answer = ask("GET", f"{path}&cursor={cursor}") if "?" in path else ask("POST", path, body={"cursor": cursor})
+    assert answer.status_code == 400 or answer.json() == {"next": None, "results": []}, answer.content

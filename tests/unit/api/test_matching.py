@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
+from queueapp.api import cursors
 from queueapp.api.view import DuctorView
 from queueapp.errors import StoreUnavailable
+from queueapp.inspection.jobs import find_jobs
 from queueapp.store import shards
 from queueapp.store.store import Store
 from tests.unit.api import host
@@ -47,19 +50,19 @@ def test_counted_then_done_and_nothing_the_second_time(may: None, ask: Ask) -> N
     assert (again["matching"], again["done"]) == (0, 0)
 
 
-def test_another_number_than_was_expected_is_told_with_both(may: None, ask: Ask) -> None:
-    job = job_in("dead")
-    answer = ask("POST", DISCARD, body={"expected": 5})
+def test_more_than_were_expected_are_told_with_both_numbers(may: None, ask: Ask) -> None:
+    jobs = [job_in("dead"), job_in("dead")]
+    answer = ask("POST", DISCARD, body={"expected": 1})
     assert answer.status_code == 409
     assert {name: answer.json()[name] for name in ("code", "expected", "matching", "exact")} == {
         "code": "count_changed",
-        "expected": 5,
-        "matching": 1,
+        "expected": 1,
+        "matching": 2,
         "exact": True,
     }
-    assert state_of(job) == "dead"
-    assert ask("POST", DISCARD, body={"expected": 1}).json()["done"] == 1
-    assert state_of(job) == "discarded"
+    assert {state_of(job) for job in jobs} == {"dead"}
+    assert ask("POST", DISCARD, body={"expected": 3}).json()["done"] == 2, "fewer is what happens meanwhile"
+    assert {state_of(job) for job in jobs} == {"discarded"}
 
 
 def test_jobs_that_wait_and_run_are_cancelled_by_what_they_have_in_common(may: None, ask: Ask) -> None:
@@ -78,7 +81,7 @@ def test_jobs_that_wait_and_run_are_cancelled_by_what_they_have_in_common(may: N
 def test_one_request_takes_so_many_and_says_that_there_are_more(
     may: None, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("queueapp.api.matching.MOST", 2)
+    monkeypatch.setattr("queueapp.api.matching.MOST_OF_REQUEST", 2)
     for _ in range(5):
         job_in("dead")
     seen = []
@@ -88,6 +91,41 @@ def test_one_request_takes_so_many_and_says_that_there_are_more(
         seen.append(answer["done"])
         more, as_of = answer["more"], answer["as_of"]
     assert seen == [2, 2, 1]
+
+
+def test_the_cursor_goes_on_behind_what_was_met_as_of_the_same_moment_at_the_same_rate(
+    may: None, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queueapp.api.matching.MOST_OF_REQUEST", 2)
+    jobs = [job_in("dead") for _ in range(5)]
+    first = ask("POST", RETRY, body={"rate": 0.01}).json()
+    assert (first["done"], first["more"], first["exact"]) == (2, True, False)
+    second = ask("POST", RETRY, body={"rate": 0.01, "cursor": first["cursor"]}).json()
+    assert second["as_of"] == first["as_of"]
+    third = ask("POST", RETRY, body={"rate": 0.01, "cursor": second["cursor"]}).json()
+    assert (third["done"], third["more"], third["cursor"]) == (1, False, None)
+    due = sorted(job.record.due_ms for job in find_jobs(jobs) if job.state == "scheduled")
+    gaps = [later - sooner for sooner, later in itertools.pairwise(due)]
+    assert len(due) == 4, "the first one at once"
+    assert [round(gap / 100_000) for gap in gaps] == [1, 1, 1], "a hundred seconds each, whatever the requests"
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", cursors.sealed("1.2"), cursors.sealed("1 2 nonsense")])
+def test_a_cursor_that_no_answer_gave(may: None, ask: Ask, cursor: str) -> None:
+    job = job_in("dead")
+    assert ask("POST", DISCARD, body={"cursor": cursor}).status_code == 400
+    assert state_of(job) == "dead"
+
+
+def test_a_cursor_of_one_tenant_shows_nothing_of_it_to_another(
+    may: None, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queueapp.api.matching.MOST_OF_REQUEST", 1)
+    theirs = [job_in("dead", "globex") for _ in range(3)]
+    cursor = ask("POST", DISCARD, tenants="globex", body={}).json()["cursor"]
+    monkeypatch.setattr("queueapp.api.matching.MOST_OF_REQUEST", 9)
+    assert ask("POST", DISCARD, body={"cursor": cursor}).json()["done"] == 0
+    assert [state_of(job) for job in theirs].count("dead") == 2
 
 
 def test_a_redrive_is_laid_out_at_a_rate(may: None, ask: Ask) -> None:
@@ -176,3 +214,20 @@ def test_a_task_cannot_be_named_beside_another(may: None, ask: Ask, path: str) -
     answer = ask("POST", path, body={"task": f"{host.ADD}\n{host.hidden.name}"})
     assert (answer.status_code, "task" in answer.json()) == (400, True)
     assert state_of(job) == state
+
+
+@pytest.mark.parametrize("path", [CANCEL, RETRY, DISCARD])
+def test_a_moment_at_the_beginning_of_time_is_not_now(may: None, ask: Ask, path: str) -> None:
+    jobs = [job_in("dead"), job_in("pending")]
+    answer = ask("POST", path, body={"as_of": "1970-01-01T00:00:00.0001Z"}).json()
+    assert (answer["matching"], answer["done"]) == (0, 0)
+    assert [state_of(job) for job in jobs] == ["dead", "pending"]
+
+
+@pytest.mark.parametrize(
+    "state", ["ended", "\ud800", "\x00", "x" * 70_000, 5, None, True, ["pending"], {"pending": 1}, float("nan")]
+)
+def test_a_wrong_state_is_named_and_shown_in_short(may: None, ask: Ask, state: object) -> None:
+    answer = ask("POST", CANCEL, body={"state": state})
+    assert (answer.status_code, list(answer.json())) == (400, ["state"])
+    assert len(answer.content) < 500

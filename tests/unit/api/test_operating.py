@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -107,7 +108,7 @@ def test_a_request_removes_for_so_long_and_the_next_goes_on(
     may: None, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_in("dead")
-    monkeypatch.setattr("queueapp.api.operating.MOST_S", 0.0)
+    monkeypatch.setattr("queueapp.api.operating.MOST_OF_REQUEST_S", 0.0)
     obliterate = Store.obliterate
     monkeypatch.setattr(Store, "obliterate", lambda self, token, **how: obliterate(self, token, **how | {"limit": 1}))
     answer = ask("POST", "pools/default/obliterate/", tenants="ALL", body=NAME)
@@ -115,6 +116,19 @@ def test_a_request_removes_for_so_long_and_the_next_goes_on(
     meanwhile = ask("POST", "jobs/", body={"task": host.ADD, "args": [1]})
     assert (meanwhile.status_code, meanwhile.json()["code"]) == (503, "obliterating")
     monkeypatch.setattr(Store, "obliterate", obliterate)
-    monkeypatch.setattr("queueapp.api.operating.MOST_S", 20.0)
+    monkeypatch.setattr("queueapp.api.operating.MOST_OF_REQUEST_S", 20.0)
     assert ask("POST", "pools/default/obliterate/", tenants="ALL", body=NAME).json()["done"]
     assert ask("POST", "jobs/", body={"task": host.ADD, "args": [1]}).status_code == 202
+
+
+def test_who_asked_stands_in_the_log(
+    may: None, ask: Ask, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operating, "user_name", lambda request: "ann")
+    with caplog.at_level(logging.INFO, "queueapp"):
+        for verb, body in (("pause", {}), ("resume", {}), ("drain", {}), ("obliterate", NAME)):
+            ask("POST", f"pools/default/{verb}/", tenants="ALL", body=body)
+        ask("POST", "tenants/acme/pause/", body={})
+    told: list[Any] = [one for one in caplog.records if hasattr(one, "by")]
+    assert [one.getMessage() for one in told] == ["Paused", "Resumed", "Paused", "Obliterated", "Paused"]
+    assert {one.by for one in told} == {"ann"}

@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.urls("tests.unit.api.host"), pytest.mark.django_db]
 NOTHING = ("", "")
 JOBS = ("", "operate_job")
 """One's own tenants' jobs; an operator as in the admin."""
+EDIT = ("operate_job", "operate_job")
+"""The arguments that were there are gone, and hidden ones are used beside new ones."""
 DISCARD = ("discard_job", "discard_job")
 POOLS = ("operate_pool", "operate_pool")
 
@@ -41,6 +43,7 @@ TABLE: dict[tuple[str, str], tuple[str, str]] = {
     ("dead-letters-retry-matching", "POST"): JOBS,
     ("dead-letters-discard-matching", "POST"): DISCARD,
     ("dead-letter", "GET"): NOTHING,
+    ("dead-letter-edit", "POST"): EDIT,
     ("dead-letter-retry", "POST"): JOBS,
     ("dead-letter-discard", "POST"): DISCARD,
     ("pools", "GET"): NOTHING,

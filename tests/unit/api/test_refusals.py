@@ -113,3 +113,10 @@ def test_c080_what_may_come_later_is_answered_with_whole_seconds(
     many = client.post("/api/jobs/bulk/", jobs, content_type="application/json", headers={"X-Tenants": "acme"})
     [one, two] = many.json()["results"]
     assert (one["status"], two["status"], one["error"]["code"]) == (429, 429, code)
+
+
+@pytest.mark.parametrize("path", ["jobs/", "jobs/x/", "pools/"])
+def test_more_parameters_than_the_site_reads_are_refused_as_json(opened: None, client: Client, path: str) -> None:
+    query = "&".join(f"a{number}=1" for number in range(1_500))
+    answer = client.get(f"/api/{path}?{query}", headers={"X-Tenants": "acme"})
+    assert (answer.status_code, answer.json()["code"]) == (400, "parse_error")

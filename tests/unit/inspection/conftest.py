@@ -12,6 +12,8 @@ import pytest
 import redis
 
 from queueapp.codec import encode_arguments
+from queueapp.models import Pool
+from queueapp.store import transit
 from queueapp.store.ids import new_id
 from queueapp.store.keys import ShardKeys
 from queueapp.store.records import Completed, Failed, LeasedJob, NewJob
@@ -74,3 +76,11 @@ def scene(store: Store, shard_keys: ShardKeys) -> Scene:
 def shard(store: Store, redis_client: redis.Redis, shard_keys: ShardKeys) -> Shard:
     """The pool `default` under a clock that the test moves; recounted after the test by `store`."""
     return Shard(redis_client, shard_keys)
+
+
+@pytest.fixture
+def two_pools() -> None:
+    """The pools `default` and `other`; nothing was told of jobs between them."""
+    transit._told.forget()
+    for name in ("default", "other"):
+        Pool.objects.create(name=name)

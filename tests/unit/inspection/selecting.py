@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from queueapp.inspection.bulk import Pace
+from queueapp.inspection.bulk import Redrive
 from queueapp.inspection.jobs import find_jobs
 from queueapp.inspection.selection import NOT_ENDED, Selection
 from queueapp.states import State
 
-FAST = Pace(rate=0, stop_after=0)
+FAST = Redrive(rate=0, stop_after=0)
 
 
 def dead(**conditions: Any) -> Selection:

@@ -9,7 +9,7 @@ import pytest
 from queueapp.errors import CountChanged, InvalidOption, StoreUnavailable
 from queueapp.inspection.actions import Done
 from queueapp.inspection.bulk import cancel_many, discard_many, retry_many
-from queueapp.inspection.selection import WAITING, Selection, batches, count
+from queueapp.inspection.selection import WAITING, Count, Selection, batches, count
 from queueapp.models import DeadLetterInspection, Pool, Tenant, TenantLimits
 from queueapp.states import State
 from queueapp.store.configuration import PoolConf, ScopeLimits
@@ -52,15 +52,6 @@ def test_every_state_and_condition_finds_just_its_jobs(scene: Scene, shard: Shar
     assert count(live(tenant="acme")).words() == "10 jobs (8 pending, 2 scheduled)"
 
 
-def test_a_tenant_with_more_lanes_than_one_look_shows_is_cancelled_whole(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("queueapp.inspection.selection.MAX_LANES", 2)
-    for lane in "abcde":
-        scene.add(2, lane=lane)
-    assert cancel_many(live(State.PENDING, tenant="acme")).counts == {"cancelled": 10}
-
-
 def test_what_waits_for_a_leader_or_a_rate_is_found_too(shard: Shard, scene: Scene) -> None:
     term = shard.schedule()
     ids = scene.add(4)
@@ -68,7 +59,8 @@ def test_what_waits_for_a_leader_or_a_rate_is_found_too(shard: Shard, scene: Sce
     ids += scene.add(2)
     found = count(live(tenant="acme")).by_state
     assert found == {State.INGRESS: 2, State.PENDING: 3, State.READY: 1, State.SCHEDULED: 0, State.BACKLOG: 0} | {
-        State.ACTIVE: 0
+        State.MOVING: 0,
+        State.ACTIVE: 0,
     }
     assert cancel_many(live(tenant="acme")).counts == {"cancelled": 6}
     assert set(states(ids)) == {"cancelled"}
@@ -86,10 +78,12 @@ def test_what_comes_into_ingress_later_is_left_alone(shard: Shard) -> None:
     assert [job.state for job in shard.reads.jobs(new) if job] == [State.INGRESS] * 2
 
 
-def test_a_count_is_bounded_and_says_so(scene: Scene) -> None:
+def test_a_count_is_bounded_and_says_so(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.bury(30, task="shop.tasks.one")
-    found = count(dead(tenant="acme", tasks=("shop.tasks.one",)), pages=1)
-    assert (found.number, found.exact, found.words()) == (30, False, "at least 30 jobs (30 dead)")
+    monkeypatch.setattr("queueapp.inspection.selection.LOOKS", 10)
+    found = count(dead(tenant="acme", tasks=("shop.tasks.one",)), reads=2)
+    assert (found.number, found.exact, found.words()) == (20, False, "at least 20 jobs (20 dead)")
+    assert count(dead(tenant="acme", tasks=("shop.tasks.one",)), reads=3).exact
 
 
 def test_jobs_that_came_later_are_left_alone(scene: Scene, shard: Shard) -> None:
@@ -105,15 +99,44 @@ def test_jobs_that_came_later_are_left_alone(scene: Scene, shard: Shard) -> None
     assert [job.state for job in shard.reads.jobs(new) if job] == [State.DEAD, State.PENDING, State.PENDING]
 
 
-def test_another_number_than_was_expected_changes_nothing(scene: Scene) -> None:
+def test_more_than_were_shown_changes_nothing_and_fewer_are_what_happens_meanwhile(scene: Scene) -> None:
     ids = scene.bury(5)
     meant = dead(tenant="acme").fixed()
+    with pytest.raises(
+        CountChanged, match="5 jobs match now, more than the 4 of before; nothing was changed"
+    ) as caught:
+        retry_many(meant, expected=4)
+    assert (caught.value.expected, caught.value.number) == (4, 5)
+    assert states(ids) == ["dead"] * 5
     discard_many(ids[:2])
-    with pytest.raises(CountChanged, match="3 jobs match now, not 5; nothing was changed") as caught:
-        retry_many(meant, expected=5)
-    assert (caught.value.expected, caught.value.number) == (5, 3)
-    assert states(ids) == ["discarded"] * 2 + ["dead"] * 3
-    assert retry_many(meant, expected=3, pace=FAST).counts == {"retried": 3}
+    assert retry_many(meant, expected=5, redrive=FAST).counts == {"retried": 3}
+
+
+def test_older_jobs_that_came_due_meanwhile_do_not_take_the_place_of_those_that_were_shown(
+    shard: Shard, scene: Scene
+) -> None:
+    """Three were shown; one was leased since, and two that were scheduled then are pending now."""
+    waiting, scheduled = scene.add(3), scene.add(2, delay_ms=1)
+    meant = live(State.PENDING).fixed()
+    assert count(meant).number == 3
+    shard.now_ms = meant.as_of_ms + 1_000
+    shard.store.promote_due()
+    with pytest.raises(CountChanged):
+        cancel_many(meant, expected=3)
+    scene.lease(1)
+    done = cancel_many(meant, expected=4, progress=lambda _: None)
+    assert (done.counts, done.more) == ({"cancelled": 4}, False)
+    assert states([*waiting, *scheduled]).count("cancelled") == 4
+
+
+def test_no_more_are_met_than_were_shown(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recount was right, and then others entered."""
+    ids = scene.add(5)
+    monkeypatch.setattr("queueapp.inspection.bulk.count", lambda *_, **__: Count(by_state={}, exact=True))
+    done = cancel_many(live(State.PENDING), expected=3)
+    assert (done.counts, done.more) == ({"cancelled": 3}, True)
+    assert cancel_many(live(State.PENDING), place=done.place).counts == {"cancelled": 2}
+    assert set(states(ids)) == {"cancelled"}
 
 
 def test_a_chunk_is_one_round_trip_to_find_and_one_to_do(scene: Scene, round_trips: RoundTrips) -> None:
@@ -124,7 +147,7 @@ def test_a_chunk_is_one_round_trip_to_find_and_one_to_do(scene: Scene, round_tri
     told: list[int] = []
     done = cancel_many(live(State.PENDING, tenant="acme"), progress=lambda done: told.append(done.done))
     assert (done.counts, told) == ({"cancelled": 1_000}, [250, 500, 750, 1_000])
-    assert round_trips.since_last() <= 4 * 2 + 14, "and what it looks at first: the moment, the lanes, the cut"
+    assert round_trips.since_last() <= 4 * 2 + 15, "and what it looks at first: the moment, the lanes, the cut"
 
 
 def test_an_error_in_the_middle_is_told_and_the_same_again_does_the_rest(
@@ -172,6 +195,27 @@ def test_cancelling_a_tenant_takes_effect_before_the_first_chunk(scene: Scene, m
     [new] = scene.add()
     assert [job.id for job in scene.lease()] == scene.inner([new])
     assert not scene.store.client.exists(scene.keys["cuts"]), "it ends with the bulk"
+
+
+def test_two_that_cancel_a_tenant_at_once_do_not_end_each_other(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the jobs that the slower one has not come to, no worker gets any when the faster one is through."""
+    scene.add(3)
+    cancel = Store.cancel
+    leased: list[object] = []
+    inside: list[bool] = []
+
+    def meanwhile(self: Store, inner: Sequence[str]) -> list[str]:
+        if not inside:
+            inside.append(True)
+            cancel_many(live(State.PENDING, tenant="acme"))
+            leased.extend(scene.lease())
+            assert scene.store.client.exists(scene.keys["cuts"])
+        return cancel(self, inner)
+
+    monkeypatch.setattr(Store, "cancel", meanwhile)
+    cancel_many(live(tenant="acme"))
+    assert leased == []
+    assert not scene.store.client.exists(scene.keys["cuts"])
 
 
 def test_a_cut_ends_with_a_bulk_that_fails(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +311,7 @@ def test_with_a_moment_from_outside_nothing_is_cut(scene: Scene, monkeypatch: py
     assert states(ids) == ["cancelled"] * 2
 
 
-@pytest.mark.parametrize("task", ["a\nb", "a\0", ""])
+@pytest.mark.parametrize("task", ["a\nb", "a\0", "", "x" * 513], ids=["newline", "nul", "nothing", "long"])
 def test_what_is_no_name_of_a_task_is_refused(task: str) -> None:
     with pytest.raises(InvalidOption, match="no name of a task"):
         live(tasks=(task,))

@@ -10,12 +10,11 @@ from queueapp.inspection import bulk
 from queueapp.inspection.actions import Done
 from queueapp.inspection.deadletters import (
     DeadLetters,
-    Filter,
     dead_groups,
     dead_letters,
     every_dead_letter,
 )
-from queueapp.inspection.selection import Selection, batches
+from queueapp.inspection.selection import Filter, Selection, batches
 from queueapp.states import State
 from tests.unit.conftest import RoundTrips
 from tests.unit.inspection.conftest import Scene
@@ -48,8 +47,8 @@ def test_several_conditions_are_looked_through(scene: Scene) -> None:
     scene.kill(3, tenant="zeta", group=TWO, task="shop.tasks.mail")
     for chosen in (
         Filter(tenant="zeta", group=ONE),
-        Filter(tenant="zeta", task="shop.tasks.pay"),
-        Filter(group=ONE, tenant="zeta", task="shop.tasks.pay", reason="error"),
+        Filter(tenant="zeta", tasks=("shop.tasks.pay",)),
+        Filter(group=ONE, tenant="zeta", tasks=("shop.tasks.pay",), reason="error"),
     ):
         page = dead_letters("default", chosen)
         assert (sorted(ids(page)), page.total, page.exact) == (sorted(want), 2, True), "the whole was seen"
@@ -58,7 +57,7 @@ def test_several_conditions_are_looked_through(scene: Scene) -> None:
     assert page.total >= 2
     further = dead_letters(
         "default",
-        Filter(tenant="zeta", group=ONE, before_ms=page.as_of_ms),
+        Filter(tenant="zeta", group=ONE, as_of_ms=page.as_of_ms),
         count=5,
         offset=page.next_offset or 0,
     )
@@ -72,7 +71,7 @@ def test_pages_as_of_a_moment_do_not_move(scene: Scene) -> None:
     while dead_letters("default").as_of_ms <= first.as_of_ms:
         pass  # until the server's clock has moved on
     scene.kill(3)
-    second = dead_letters("default", Filter(before_ms=first.as_of_ms), count=2, offset=first.next_offset or 0)
+    second = dead_letters("default", Filter(as_of_ms=first.as_of_ms), count=2, offset=first.next_offset or 0)
     assert sorted(ids(first) + ids(second)) == sorted(old)
     assert (second.total, second.as_of_ms, second.next_offset) == (4, first.as_of_ms, None)
 
@@ -148,7 +147,7 @@ def test_every_page_of_many_letters_costs_at_most_eight_round_trips(
         Filter(group=group),
         Filter(tenant="small", group=group),
         Filter(tenant="large", group=group),
-        Filter(task="shop.tasks.rare"),
+        Filter(tasks=("shop.tasks.rare",)),
         Filter(reason="looks_wrong", tenant="large"),
         Filter(tenant="nobody", group="nothing"),
     ):
@@ -167,8 +166,8 @@ def test_a_page_of_several_conditions_looks_at_a_bounded_number_of_rows(scene: S
     """The rare ones lie behind more rows than a page may look at: the page is empty, and not the last."""
     want = scene.bury(3, task="shop.tasks.rare")
     scene.bury(4_500)
-    page = dead_letters("default", Filter(task="shop.tasks.rare"))
+    page = dead_letters("default", Filter(tasks=("shop.tasks.rare",)))
     assert (page.letters, page.next_offset, page.exact) == ((), 4_000, False)
-    chosen = Filter(task="shop.tasks.rare", before_ms=page.as_of_ms)
+    chosen = Filter(tasks=("shop.tasks.rare",), as_of_ms=page.as_of_ms)
     page = dead_letters("default", chosen, offset=4_000)
     assert (sorted(ids(page)), page.next_offset) == (sorted(want), None)

@@ -3,60 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from queueapp.errors import CountChanged, InvalidOption, StoreUnavailable, WaitTimeout
-from queueapp.inspection import moving
 from queueapp.inspection.bulk import move_many
-from queueapp.inspection.jobs import find_jobs
-from queueapp.inspection.selection import WAITING, Selection
 from queueapp.models import Pool
 from queueapp.scheduler.duties.moves import Moves
 from queueapp.states import State
-from queueapp.store import shards
-from queueapp.store.following import read_job
-from queueapp.store.records import Completed, SingletonUse
+from queueapp.store import shards, transit
+from queueapp.store.records import SingletonUse
 from queueapp.store.store import Store
 from tests.producing import add
 from tests.unit.inspection.conftest import Scene
+from tests.unit.inspection.moved import ductor, mine, run, states, there
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def _pools() -> None:
-    moving._told.forget()
-    for name in ("default", "other"):
-        Pool.objects.create(name=name)
-
-
-def mine(**conditions: Any) -> Selection:
-    return Selection(pool="default", states=WAITING, **conditions)
-
-
-def states(ids: Sequence[str]) -> list[str]:
-    found = {job.id: job.state for job in find_jobs(ids)}
-    return [found[job_id] for job_id in ids]
-
-
-def there(public_id: str) -> str:
-    """The pool in which the job is now."""
-    found = read_job(public_id)
-    assert found is not None
-    return found[0]
-
-
-def run(pool: str, value: bytes = b"7") -> int:
-    """Whatever waits in the pool runs now."""
-    jobs = shards.store(pool).check_and_lease("w.9", 1, want=100, begin=100, lease_ms=30_000).jobs
-    shards.store(pool).complete([Completed(id=job.id, attempts=job.attempts, run_ms=1, result=value) for job in jobs])
-    return len(jobs)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("two_pools")]
 
 
 def test_what_matches_goes_and_the_rest_stays(scene: Scene) -> None:
@@ -73,7 +38,7 @@ def test_what_matches_goes_and_the_rest_stays(scene: Scene) -> None:
 def test_another_number_than_was_expected_moves_nothing(scene: Scene) -> None:
     ids = scene.add(2)
     with pytest.raises(CountChanged):
-        move_many(mine(), to="other", expected=3)
+        move_many(mine(), to="other", expected=1)
     assert states(ids) == ["pending"] * 2
 
 
@@ -91,7 +56,7 @@ def test_a_mover_that_died_is_gone_on_for_by_a_scheduler(
     ids = scene.add(5)
     done = getattr(Store, step)
 
-    def dies(store: Store, *args: Any) -> Any:
+    def dies(store: Store, *args: Any, **options: Any) -> Any:
         if step == "arrive":  # the reply is lost: it was done
             done(store, *args)
         raise StoreUnavailable("away")
@@ -121,7 +86,7 @@ def test_the_next_move_goes_on_for_one_that_died(scene: Scene) -> None:
 
 def test_those_that_are_stuck_hold_up_no_other(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """And no job is let go that the other pool has not said it has."""
-    monkeypatch.setattr(moving, "CHUNK", 2)
+    monkeypatch.setattr(transit, "CHUNK", 2)
     stuck, more = scene.add(5), scene.add(3)
     shards.store("default").depart(scene.inner(stuck), "nobody.0")
     assert move_many(more, to="other").counts == {"moved": 3}
@@ -161,7 +126,7 @@ def test_there_and_back_again(scene: Scene) -> None:
 def test_where_nobody_knows_the_pool_they_wait(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     ids = scene.add(1)
     shards.store("default").depart(scene.inner(ids), "nobody.0")
-    assert moving.deliver("default", shards.store("default")) == 0
+    assert transit.deliver("default", shards.store("default")) == 0
     assert "nobody knows that pool" in caplog.text
     assert states(ids) == ["moving"]
 
@@ -199,12 +164,6 @@ def test_a_handle_cancels_it_where_it_is_now(scene: Scene) -> None:
     result.refresh()
     assert result.cancel()
     assert (result.outcome, run("other")) == ("cancelled", 0)
-
-
-def ductor(*arguments: str) -> str:
-    out = io.StringIO()
-    call_command("ductor", *arguments, stdout=out, stderr=io.StringIO())
-    return out.getvalue().strip()
 
 
 def test_the_command(scene: Scene) -> None:

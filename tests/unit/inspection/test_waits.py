@@ -36,13 +36,13 @@ class LargePool:
         self.jobs = [waiting(f"t{number}", 10) for number in range(tenants)]
         self.calls: list[tuple[int, tuple[tuple[str, str], ...]]] = []
 
-    def oldest(self, *, first: int, cursor: str, lanes: tuple[tuple[str, str], ...]) -> Standing:
+    def oldest(self, *, first: int, lane: int, cursor: str, lanes: tuple[tuple[str, str], ...]) -> Standing:
         self.calls.append((first, lanes))
         named = [job for job in self.jobs if (job.tenant, job.lane) in lanes]
         here = self.jobs[first : first + 1] if first >= 0 else []
         then = first + 1 if first + 1 < len(self.jobs) else -1
         jobs = sorted([*named, *here], key=lambda job: job.since_ms)
-        return Standing(jobs=jobs, first=then, cursor="-1", now_ms=NOW_MS)
+        return Standing(jobs=jobs, first=then, lane=0, cursor="-1", now_ms=NOW_MS)
 
 
 def test_an_empty_pool_waits_for_nothing(scene: Scene, round_trips: RoundTrips) -> None:

@@ -13,11 +13,12 @@ from queueapp import metrics
 from queueapp.store.records import Completed, Failed, Word
 from queueapp.store.waits import Waits
 from queueapp.worker.faults import Faults
+from queueapp.worker.limits import Limits
 from queueapp.worker.line import Line
 from queueapp.worker.loop import Worker, WorkerOptions
 from queueapp.worker.meter import WINDOW_S, Meter, PoolMeter
 from queueapp.worker.parker import Parker
-from queueapp.worker.slots import Chunk, Held, Outcome, Slots
+from queueapp.worker.slots import Chunk, Held, Outcome, ThreadSlots
 from tests.unit.fake_store import FakeBlocking, FakeStore, leased
 from tests.unit.metrics.reading import here
 
@@ -108,12 +109,12 @@ class TestWhatIsCounted:
 
 class TestTime:
     def test_a_running_body_counts_while_it_runs_and_once(self, pool: str) -> None:
-        slots = Slots(2, lambda held: None, lambda chunk: None)
+        slots = ThreadSlots(2, lambda held: None, lambda chunk: None)
         line = Line(pool, FakeStore(), "w", lease_ms=30_000, meter=PoolMeter(pool, LABELS))
         held = Held(leased(), line)
         chunk = Chunk(deque(), since=100.0, current=held)
         slots.outstanding[id(chunk)] = chunk
-        meter = Meter([line.meter], slots, now=100.0)
+        meter = Meter([line.meter], [slots], now=100.0)
         before = here("ductor_worker_slot_seconds_total")
         for now, busy_s in [(101.0, 1.0), (130.0, 30.0)]:
             meter.flush(now)
@@ -127,9 +128,9 @@ class TestTime:
 
     def test_c038_thirty_quiet_days_cost_nothing(self, pool: str) -> None:
         """C038: a roll-up that fills in idle time overflows after a long quiet spell. Here nothing is filled in."""
-        slots = Slots(4, lambda held: None, lambda chunk: None)
+        slots = ThreadSlots(4, lambda held: None, lambda chunk: None)
         meter = PoolMeter(pool, LABELS)
-        whole = Meter([meter], slots, now=0.0)
+        whole = Meter([meter], [slots], now=0.0)
         whole.flush(1.0)
         series = len(list(REGISTRY.collect()))
         before = here("ductor_worker_slot_seconds_total")
@@ -198,7 +199,7 @@ class TestTheLoop:
         blocking = FakeBlocking()
         line = Line(pool, store, "w", lease_ms=30_000, meter=PoolMeter(pool, LABELS))
 
-        def run(held: Held, faults: Faults) -> Outcome:
+        def run(held: Held, faults: Faults, limits: Limits) -> Outcome:
             return Completed(id=held.job.id, attempts=held.job.attempts, run_ms=1)
 
         return Worker(

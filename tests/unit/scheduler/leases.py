@@ -72,7 +72,7 @@ class FakeLead:
         if self.lose_replies:
             self.lose_replies -= 1
             raise StoreUnavailable("the reply was lost")
-        return Term(epoch=self.epoch, nonce=self.nonce, ttl_ms=ttl_ms)
+        return Term(epoch=self.epoch, nonce=self.nonce, ttl_ms=ttl_ms, seen=self.channel in self.channels)
 
     def _reach(self) -> None:
         if self.away:

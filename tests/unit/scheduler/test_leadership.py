@@ -6,13 +6,22 @@ from collections.abc import Callable
 
 import pytest
 
-from queueapp.errors import StoreUnavailable
+from queueapp.errors import Fenced, StoreUnavailable
 from queueapp.scheduler.leadership import Leadership
+from queueapp.store.leader_records import Term
 from tests.clock import Clock
 from tests.unit.scheduler.leases import FakeLead
 
 
-def candidate(lead: FakeLead, clock: Clock, name: str, channel: Callable[[], str] | None = None) -> Leadership:
+def candidate(
+    lead: FakeLead,
+    clock: Clock,
+    name: str,
+    channel: Callable[[], str] | None = None,
+    *,
+    retry_ms: int = 1000,
+    doubt: Callable[[], None] = lambda: None,
+) -> Leadership:
     numbers = iter(range(100))
     return Leadership(
         "default",
@@ -20,8 +29,9 @@ def candidate(lead: FakeLead, clock: Clock, name: str, channel: Callable[[], str
         name,
         ttl_ms=5000,
         renew_ms=1666,
-        retry_ms=1000,
+        retry_ms=retry_ms,
         channel=channel,
+        doubt=doubt,
         clock=clock,
         nonce=lambda: f"{name}-{next(numbers)}",
     )
@@ -199,3 +209,85 @@ def test_each_renewal_says_whether_there_is_a_subscription(lead: FakeLead, clock
     two.tick()
     assert leads(one)
     assert lead.granted == ["one-0"]
+
+
+def test_its_own_subscription_concerns_a_leader_and_who_waits_for_it_alone(lead: FakeLead, clock: Clock) -> None:
+    channel = ""
+    one = candidate(lead, clock, "one", lambda: channel)
+    two, three = candidate(lead, clock, "two", lambda: "two"), candidate(lead, clock, "three", lambda: "three")
+    one.tick()
+    channel = "one"
+    lead.channels = {"one"}
+    one.presence_changed()
+    one.tick()
+    assert leads(one), "it had waited for it"
+    two.tick()
+    asked = len(lead.asked)
+    for _ in range(10):
+        two.presence_changed()
+        two.tick()
+    assert len(lead.asked) == asked, "a standby has nothing to say"
+    three.presence_changed()
+    three.tick()
+    assert len(lead.asked) == asked + 1, "who has not asked yet asks when it is time"
+    channel = ""
+    one.presence_changed()
+    one.tick()
+    assert lead.channel == "", "a leader says so at once"
+
+
+def test_who_was_fenced_asks_again_before_the_next_lease_can_have_ended(lead: FakeLead, clock: Clock) -> None:
+    one, two = candidate(lead, clock, "one", retry_ms=60_000), candidate(lead, clock, "two")
+    one.tick()
+    clock.now += 6
+    two.tick()
+    one.tick()
+    assert not leads(one)
+    assert one.next_at <= clock.now + 5
+
+
+def test_a_term_whose_release_was_not_answered_is_never_asked_for_again(lead: FakeLead, clock: Clock) -> None:
+    """The store may have let it go: it refuses that nonce for good."""
+    one = candidate(lead, clock, "one")
+    one.tick()
+    lead.away = True
+    with pytest.raises(StoreUnavailable):
+        one.release()
+    lead.away = False
+    clock.now += 5.1
+    one.tick()
+    assert leads(one)
+    assert lead.granted == ["one-0", "one-1"]
+
+
+def test_a_candidate_that_is_refused_as_fenced_comes_back_under_another_nonce(lead: FakeLead, clock: Clock) -> None:
+    one, acquire = candidate(lead, clock, "one"), lead.lead_acquire
+
+    def refusing(owner: str, nonce: str, ttl_ms: int, *, channel: str = "", watch: bool = False) -> Term:
+        if nonce == "one-0":
+            raise Fenced
+        return acquire(owner, nonce, ttl_ms, channel=channel, watch=watch)
+
+    lead.lead_acquire = refusing  # type: ignore[method-assign]  # the store remembers that term
+    one.tick()
+    assert not leads(one)
+    clock.now = one.next_at
+    one.tick()
+    assert leads(one)
+
+
+def test_a_subscription_that_the_store_does_not_see_is_doubted(lead: FakeLead, clock: Clock) -> None:
+    doubts: list[float] = []
+    channel = ""
+    one = candidate(lead, clock, "one", lambda: channel, doubt=lambda: doubts.append(clock()))
+    clock.now += 1.1
+    one.tick()
+    assert doubts == [], "who tells none is not missed"
+    channel = "one"
+    one.hurry()
+    one.tick()
+    assert doubts == [clock()]
+    lead.channels = {"one"}
+    one.hurry()
+    one.tick()
+    assert len(doubts) == 1

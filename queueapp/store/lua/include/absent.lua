@@ -19,26 +19,27 @@ local function page_of(after)
 end
 
 -- The leases of `worker` → pending, dead, ended, as if they had run out; at most `limit`. Answers whether that is all.
--- `met` were recovered by this call already.
-local function recover_held(worker, limit, counts_, met)
+-- Those that this very call met before are not in state a any more, or, with a row that nobody can read, not in active.
+local function recover_held(worker, limit, counts_)
   local ids = redis.call('SMEMBERS', P .. 'held:' .. worker)
   for i, id in ipairs(ids) do
     if i > limit then return false end
-    local run = not met[id] and read_run(id)
-    local row = run and read_row(id)
-    if run and not row then
-      quarantine('active', id)
-      end_lease(run)
-    elseif run and run.s == 'a' and run.w == worker then
+    local run = read_run(id)
+    local holds = run and run.s == 'a' and run.w == worker
+    local row = holds and read_row(id)
+    if row then
       local word = recover(run, row)
       counts_[word] = counts_[word] + 1
+    elseif holds and redis.call('ZSCORE', P .. 'active', id) then
+      quarantine('active', id)
+      end_lease(run)
     end
   end
   return true
 end
 
 -- Answers the workers that are lost, the last one looked at ('' = all), and whether another call would find more.
-function recover_absent(witness, after, limit, counts_, met)
+function recover_absent(witness, after, limit, counts_)
   local page = witness ~= '' and page_of(after) or {}
   if #page == 0 then return {}, '', false end
   local channels = {witness}
@@ -55,7 +56,7 @@ function recover_absent(witness, after, limit, counts_, met)
       redis.call('HSET', P .. 'worker:' .. worker, 'absent', now)
     elseif found[channel] == 0 and now - since >= ABSENT_MS then
       local done = counts_.pending + counts_.dead + counts_.cancelled
-      if done >= limit or not recover_held(worker, limit - done, counts_, met) then return gone, after, true end
+      if done >= limit or not recover_held(worker, limit - done, counts_) then return gone, after, true end
       push(gone, worker)
     elseif found[channel] ~= 0 and since then
       redis.call('HSET', P .. 'worker:' .. worker, 'absent', '')

@@ -4,12 +4,12 @@
 local place_anew, admit_entries, absorb
 do -- a script has 200 local names at most
 -- A job with a new place in line, of number `seq`: due, or redriven. `run` is its hash, if it has one; its waiting
--- counts from `ready` on.
-function place_anew(id, row, run, seq, ready)
+-- counts from `ready` on; `spent`: waited.lua.
+function place_anew(id, row, run, seq, ready, spent)
   local code = pool.scheduled and 'i' or 'p'
   local fields, stood = {'s', code}, nil
   if run then
-    waited.comes(run, row, fields, 0, pool.scheduled)
+    waited.comes(run, row, fields, spent, pool.scheduled)
     redis.call('HSET', P .. 'run:' .. id, unpack(fields))
   elseif pool.blocks then
     stood = waited.stands(row, pool.scheduled)

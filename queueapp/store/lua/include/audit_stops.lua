@@ -14,7 +14,7 @@ for worker, key in pairs(found.worker) do
 end
 for id, job in pairs(info) do
   local run = job.run
-  if run and run.cx and run.s ~= 'a' then
+  if run and run.cx and run.s ~= 'a' and run.s ~= 'm' then
     local outcome = redis.call('HGET', P .. 'run:' .. id, 'o')
     if run.s ~= 'e' or outcome ~= 'cancelled' then report('%s was told to stop and is in state %s', id, run.s) end
   end

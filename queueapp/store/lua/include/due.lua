@@ -68,11 +68,10 @@ local function promote(limit)
 end
 
 -- Expired leases → pending at their old place, dead when the crash budget is spent, or ended when it was told to stop.
--- Answers counts, whether there are more, and the ids that it met: what became of them is not all written yet.
+-- Answers counts, and whether there are more.
 local function recover_due(limit)
-  local ids, counts_, met = due_ids('active', limit), {pending = 0, dead = 0, cancelled = 0}, {}
+  local ids, counts_ = due_ids('active', limit), {pending = 0, dead = 0, cancelled = 0}
   for _, id in ipairs(ids) do
-    met[id] = true
     local run = read_run(id)
     local row = run and read_row(id)
     if not row then
@@ -85,5 +84,5 @@ local function recover_due(limit)
       counts_[word] = counts_[word] + 1
     end
   end
-  return counts_, #ids == limit, met
+  return counts_, #ids == limit
 end

@@ -2,8 +2,8 @@
 -- that were told to stop are named (stopping.lua), because their worker may have missed it; their leases last on.
 local extensions = {add = {}, stopping = {}}
 
-local function extend(id, attempts, lease_ms)
-  local run = owned_run(id, attempts)
+local function extend(id, attempts, lease_ms, worker)
+  local run = owned_run(id, attempts, worker)
   if not run then return false end
   push(extensions.add, now + lease_ms, id)
   if run.cx then push(extensions.stopping, id) end
@@ -22,6 +22,6 @@ local function write_extensions()
 end
 
 -- A prefetched job has begun: its loss would count as a crash.
-local function mark_begun(id, attempts)
-  if owned_run(id, attempts) then redis.call('HSET', P .. 'run:' .. id, 'b', '1') end
+local function mark_begun(id, attempts, worker)
+  if owned_run(id, attempts, worker) then redis.call('HSET', P .. 'run:' .. id, 'b', '1') end
 end

@@ -141,15 +141,15 @@ function recover(run, row)
 end
 
 -- All rows of the group `finished`: kind (completed, failed), id, attempts, run_ms, cost, retry_ms, reason, group,
--- blob. Reads and checks everything first, then writes. Answers one word per row.
-function finish_all(rows)
+-- blob, told by `worker` (nil = whoever). Reads and checks everything first, then writes. Answers one word per row.
+function finish_all(rows, worker)
   local runs, words, seen, reached, fields, names, taught = {}, {}, {}, {}, {}, {}, {}
   for i, f in ipairs(rows) do
     local id, attempts = f[2], tonumber(f[3])
     if seen[id] then
       words[i] = seen[id] == attempts and 'done' or 'stale'
     else
-      runs[i], words[i] = owned_run(id, attempts)
+      runs[i], words[i] = owned_run(id, attempts, worker)
       local run = runs[i]
       if run then
         seen[id] = attempts

@@ -176,7 +176,7 @@ function fsck.look_at_job(id)
   elseif state == 'm' then
     shall_stand(id, 'moving', function() return now end)
   elseif state == 'e' then
-    shall_stand(id, 'ended', function() return ended_at(id) end)
+    shall_stand(id, fsck.home_of_ended(id), function() return ended_at(id) end)
     if redis.call('EXISTS', P .. 'job:' .. id, P .. 'checkpoint:' .. id) > 0 then
       fsck.wrong('leftover', id, 'has ended; its row or its checkpoint was kept', function()
         push(moves.unlink, P .. 'job:' .. id, P .. 'checkpoint:' .. id)
@@ -185,7 +185,7 @@ function fsck.look_at_job(id)
   else
     fsck.wrong('state', id, 'is in a state that there is not: ' .. state)
   end
-  if run and run.cx and state ~= 'a' and state ~= 'e' then
+  if run and run.cx and state ~= 'a' and state ~= 'm' and state ~= 'e' then
     fsck.wrong('state', id, 'waits, but was told to stop', function() redis.call('HDEL', P .. 'run:' .. id, 'cx') end)
   end
   local ks = row and row.keys

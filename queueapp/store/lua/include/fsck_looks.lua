@@ -21,6 +21,9 @@ function fsck.look(id)
   return row, run, state
 end
 
+-- The index of an ended job.
+function fsck.home_of_ended(id) return redis.call('HGET', P .. 'run:' .. id, 'o') == 'moved' and 'stubs' or 'ended' end
+
 -- Nothing of the job is there: it was lost, or there never was one.
 function fsck.is_nothing(id) return redis.call('EXISTS', P .. 'job:' .. id, P .. 'run:' .. id) == 0 end
 

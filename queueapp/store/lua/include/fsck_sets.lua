@@ -1,8 +1,9 @@
 -- All other keys, by kind: each member is demanded by a row, or by the key that it belongs to.
 do
-local CODES = {scheduled = 's', backlog = 'b', ready = 'r', active = 'a', moving = 'm', dead = 'd', ended = 'e'}
+local CODES = {scheduled = 's', backlog = 'b', ready = 'r', active = 'a', moving = 'm', dead = 'd', ended = 'e',
+  stubs = 'e'}
 local EXPIRE_MS = {idem = 86400000, worker = 600000, done = 60000, served = 3600000, stop = 60000, gcra = 3600000,
-  nudge = 60000}
+  nudge = 60000, erased = 600000}
 local NO_LOOK = {} -- looked at elsewhere, or not the work of a job
 for name in string.gmatch('conf counts stats tasks names est wake wake:standby wake:leader workers watched leader '
   .. 'fence marks ingress entered corrections tenants limits cuts keyusers keynames', '%S+') do
@@ -19,9 +20,11 @@ end
 
 local function see_index(index, id)
   local row, run, state = fsck.look(id)
-  if state == CODES[index] and (row or state == 'e' or state == 'a') then return end
-  local is_over = index == 'ended' or index == 'dead' or index == 'moving'
-  if is_over or fsck.is_nothing(id) or fsck.is_aside(id) or (state and state ~= CODES[index]) then
+  local fits = state == CODES[index]
+  if state == 'e' then fits = index == fsck.home_of_ended(id) end
+  if fits and (row or state == 'e' or state == 'a') then return end
+  local is_over = index == 'ended' or index == 'stubs' or index == 'dead' or index == 'moving'
+  if is_over or fsck.is_nothing(id) or fsck.is_aside(id) or (state and not fits) then
     return fsck.wrong('member', id, index .. ' holds it wrongly', function() remove_from(index, id) end)
   end
   fsck.wrong('lost', id, index .. ' holds it, but its row cannot be read: set aside', function()

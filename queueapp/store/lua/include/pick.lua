@@ -36,7 +36,8 @@ function is_cut(row)
     local stored = redis.call('HGETALL', P .. 'cuts')
     for i = 1, #stored, 2 do
       local seq, ends = string.match(stored[i + 1], '^(%d+) (%d+)$')
-      if seq and tonumber(ends) > now then cuts[stored[i]] = tonumber(seq) end
+      local t = string.match(stored[i], '^[^|]+')
+      if seq and t and tonumber(ends) > now then cuts[t] = math.max(cuts[t] or 0, tonumber(seq)) end
     end
   end
   return cuts[row.tenant] and tonumber(row.seq, 16) <= cuts[row.tenant]

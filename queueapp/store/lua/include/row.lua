@@ -54,7 +54,8 @@ end
 -- over, ls seq of the leasing call, sm submitted, rd ready since, of a job that waited again (absent = submitted or
 -- due), le ue us wa wb wl ws what it waited for (waited.lua), uk unknown task since, o outcome or reason, te time of
 -- the end, g group of a dead letter, u the singleton that it held (once.lua), ep epoch of the term that last
--- dispatched it, dt when (ready.lua), mv code.shard of the pool to which it moved and hp how often it did (depart.lua).
+-- dispatched it, dt when (ready.lua), mv code.shard of the pool to which it moved and hp how often it did (depart.lua),
+-- ed how often its arguments were edited, when last, and by which call (rewrite.lua).
 -- nil when there is no hash; nil and true when its key has a wrong type.
 local function read_run(id)
   local v = redis.pcall('HMGET', P .. 'run:' .. id, 's', 'a', 'en', 'w', 'st', 't', 'l', 'n', 'ch', 'fs', 'k', 'gn',

@@ -1,37 +1,24 @@
 """How a verb of the terminal acts on many jobs: count, ask, act with a bar, say what became of them.
 
-Called by `dlq retry`, `dlq discard` and `cancel`; the work is `queueapp.inspection.bulk`. With `--yes` nobody is asked,
-so that another number of jobs than was counted ends the command; else it is asked for anew.
+Called by `cancel`, `move`, `dlq retry` and `dlq discard`; the work is `queueapp.inspection.bulk`. With `--yes` nobody
+is asked, so that more jobs than were counted end the command; else it is asked for anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from django.core.management.base import CommandError
 
 from queueapp.cli.console import Console
 from queueapp.errors import CountChanged
 from queueapp.inspection.actions import Done
+from queueapp.inspection.bulk import Act
 from queueapp.inspection.pools import all_pools, require
 from queueapp.inspection.selection import Count, Selection, count
-
-
-class Doing(Protocol):
-    """`bulk.cancel_many`, `retry_many` or `discard_many`, with whatever of the verb's own is bound already."""
-
-    def __call__(
-        self,
-        asked: Selection | Sequence[str],
-        *,
-        by: str = "",
-        note: str = "",
-        expected: int | None = None,
-        progress: Callable[[Done], None] | None = None,
-    ) -> Done: ...
-
+from queueapp.states import State
 
 CONDITIONS = ("pool", "state", "tenant", "lane", "task", "group", "reason", "as_of", "everything")
 """Options of the verbs that choose jobs by what they have in common."""
@@ -44,14 +31,14 @@ class Verb:
     name: str
     what: str
     """`dead letter`, `job`."""
-    do: Doing
+    do: Act
 
 
 def act_on_ids(verb: Verb, options: Mapping[str, Any], console: Console) -> str:
     """Exactly these jobs."""
     ids: Sequence[str] = options["ids"]
     asked = f"{verb.name} {_counted(len(ids), verb.what)}"
-    _refuse_conditions(options)
+    refuse_conditions(options)
     if options["dry_run"]:
         return f"Would {asked}. Nothing was changed."
     if not (options["yes"] or console.confirm(f"{asked.capitalize()}?")):
@@ -84,7 +71,7 @@ def act(verb: Verb, selections: Sequence[Selection], options: Mapping[str, Any],
                     done = before + so_far
                     bar.at(sum(done.counts.values()), done.summary())
 
-                done = before + _one(verb, selection, found.number, options, console, told)
+                done = before + _one(verb, selection, found, options, console, told)
                 if done.fault:
                     break
         except KeyboardInterrupt:
@@ -94,7 +81,7 @@ def act(verb: Verb, selections: Sequence[Selection], options: Mapping[str, Any],
     return _said(done)
 
 
-def _refuse_conditions(options: Mapping[str, Any]) -> None:
+def refuse_conditions(options: Mapping[str, Any]) -> None:
     """Ids say exactly which: a condition beside them would be believed and not looked at."""
     given = [name for name in CONDITIONS if options.get(name)]
     if given:
@@ -106,31 +93,32 @@ def _said(done: Done) -> str:
     """What became of them. Raises CommandError when it ended before its end: who goes on with && must not."""
     if done.fault:
         raise CommandError(done.summary())
-    return done.summary()
+    return done.summary() + (" More match now than were counted; say the same again for those." if done.more else "")
 
 
 def _one(
     verb: Verb,
     selection: Selection,
-    number: int,
+    found: Count,
     options: Mapping[str, Any],
     console: Console,
     told: Callable[[Done], None],
 ) -> Done:
+    expected = found.number if found.exact else None  # who said yes to “at least” said yes to more
     while True:
         try:
-            return verb.do(selection, by=console.user, note=options["note"], expected=number, progress=told)
+            return verb.do(selection, by=console.user, note=options["note"], expected=expected, progress=told)
         except CountChanged as error:
             if options["yes"]:
                 raise
             if not console.confirm(f"{error} {verb.name.capitalize()} these {error.number:,} of {selection.pool}?"):
                 return Done()
-            number = error.number
+            expected = error.number if error.exact else None
 
 
 def _count(selections: Sequence[Selection], console: Console) -> list[tuple[Selection, Count]]:
     found = [(selection, count(selection)) for selection in selections]
-    return [(selection, counted) for selection, counted in found if counted.number]
+    return [(selection, counted) for selection, counted in found if counted.number or not counted.exact]
 
 
 def _words(verb: Verb, counted: Sequence[tuple[Selection, Count]]) -> str:
@@ -154,6 +142,15 @@ def pools(named: str) -> list[str]:
     known = all_pools()
     require([named] if named else [], known)
     return [named] if named else known
+
+
+def states(named: Sequence[str], known: Sequence[State], what: str) -> tuple[State, ...]:
+    """The states that were named, else all that are known to the verb. Refuses any other."""
+    words = {state.value: state for state in known}
+    for name in named:
+        if name not in words:
+            raise CommandError(f"{name!r} is no state {what}; there are {', '.join(words)}.")
+    return tuple(words[name] for name in named) or tuple(known)
 
 
 def asking_options(parser: Any) -> None:

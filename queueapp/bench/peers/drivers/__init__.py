@@ -1,0 +1,1 @@
+"""One program for each queue. They are run by their paths, in environments where Ductor is not installed."""
