@@ -1,4 +1,4 @@
-"""`manage.py ductor dlq list|groups|show|export|retry|discard`: dead letters from the terminal; `editing` has one more."""
+"""`manage.py ductor dlq list|groups|show|export|retry|discard`: dead letters from the terminal; `editing`: of one."""
 
 from __future__ import annotations
 
