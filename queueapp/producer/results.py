@@ -198,7 +198,7 @@ class DuctorResult(GenericResult[..., R]):  # type: ignore[misc]  # the stubs do
         for _ in range(2):
             place = await asyncio.to_thread(shards.locate, self.moved_to or self.id)
             word = (await shards.async_store(place[0]).cancel([place[1]]))[0] if place is not None else "gone"
-            if place is not None and word == "moving":
+            if place is not None and word in ("moving", "moved"):
                 word = (await asyncio.to_thread(transit.cancel, place[0], [place[1]]))[0]
             if word != "gone":
                 await self.arefresh()

@@ -20,7 +20,8 @@ class Operating(Sender):
     def cancel(self, ids: Sequence[str]) -> list[str]:
         """Waiting jobs → ended (cancelled); active ones are told to stop.
 
-        Words: cancelled, stopping, moving (to another pool, which is told: `transit.cancel` sees to it), already, gone.
+        Words: cancelled, stopping, moving (to another pool, which is told) and moved (`transit.cancel` sees to both),
+        already, gone.
         """
         return self._by_id("cancel", ids)
 

@@ -169,14 +169,15 @@ def cancel(pool: str, ids: Sequence[str], *, hops: int = HOPS) -> list[str]:
             bring(pool, store, moving)
         except StoreError as error:
             logger.warning("Jobs that were cancelled on their way to another pool stay there: %s", error)
-    elsewhere = [job_id for job_id, word in words.items() if word in ("moving", "already")]
+    elsewhere = [job_id for job_id, word in words.items() if word in ("moving", "moved")]
     for there, those in _places(pool, elsewhere).items() if hops else ():
         said = dict(zip(those, cancel(there, those, hops=hops - 1), strict=True))
         if late := [job_id for job_id in moving if said.get(job_id) == "already"]:
             ended = shards.reads(there).jobs(late)
             said |= {job.id: "cancelled" for job in ended if job and job.outcome is Outcome.CANCELLED}
         words |= said
-    return [words[job_id] for job_id in ids]
+    # What has moved and is nowhere any more has ended.
+    return ["already" if words[job_id] == "moved" else words[job_id] for job_id in ids]
 
 
 def _places(pool: str, ids: Sequence[str]) -> dict[str, list[str]]:

@@ -21,6 +21,7 @@ from queueapp.compat import task_finished, task_started
 from queueapp.conf import settings
 from queueapp.errors import TimeLimitExceeded, UnknownTask
 from queueapp.producer.backoff import from_options
+from queueapp.producer.options import read
 from queueapp.producer.task import DuctorTask, find, unchecked
 from queueapp.producer.tenancy import belonging_to, entered
 from queueapp.repeats import Repeats
@@ -165,6 +166,7 @@ class _Run:
         self._args, self._kwargs, options = decode_arguments(self.held.job.payload)
         if options or self.task.metadata:
             self.task = _as_enqueued(self.task, options)
+            self.task.get_backend()  # raises for one that is not configured here
         self._announcement = Announcement(self.task, self.held, self._args, self._kwargs)
         return self._announcement
 
@@ -232,14 +234,19 @@ def _elsewhere(signal: Signal, announce: Callable[[], None]) -> Awaitable[None] 
 
 def _as_enqueued(task: DuctorTask, options: Mapping[str, Any]) -> DuctorTask:
     """The task with what `.using()` gave this one job beyond the fields of its row."""
-    changes: dict[str, object] = {"metadata": options.get("metadata")}
+    metadata = options.get("metadata")
+    if metadata is not None and not isinstance(metadata, dict):
+        raise ValueError("The payload is none that Ductor writes: its metadata is no mapping.")
+    changes: dict[str, object] = {"metadata": metadata}
     if "typed" in options:
         changes["typed"] = options["typed"]
     if "backoff" in options:
         changes["backoff"] = from_options(options["backoff"])
-    for name in ("backend", "timeout", "soft_timeout"):
+    if "backend" in options:
+        changes["backend"] = options["backend"]
+    for name in ("timeout", "soft_timeout"):
         if name in options:
-            changes[name] = options[name]
+            changes[name] = read(name, options[name])
     return unchecked(task, **changes)
 
 

@@ -237,10 +237,10 @@ def test_what_a_body_left_running_does_not_hold_up_the_next_worker(worker: Manag
 
 def test_without_a_supervisor_a_worker_that_has_grown_ends(worker: Manage, store: Store, tmp_path: Path) -> None:
     running = worker("--max-memory", "300")
-    (tmp_path / "go").touch()
     jobs.grow.enqueue(400, str(tmp_path))
+    running.wait_for("it ends when its running jobs have")
+    (tmp_path / "go").touch()
     assert running.wait() == 0
-    assert "it ends when its running jobs have" in running.output
 
 
 def test_one_that_cannot_start_ends_the_supervisor(worker: Manage, store: Store) -> None:

@@ -54,7 +54,7 @@ def test_every_id_has_a_test_here() -> None:
 
 
 def test_e1nn_each_fault_of_a_setting_is_a_message() -> None:
-    messages = found(**ductor(LEASE_SECONDS="x", TIMEOUT=3, LEASE_SECOND=3))
+    messages = found(**ductor(LEASE_SECONDS="x", READY_TTL_SECONDS=3, LEASE_SECOND=3))
 
     assert set(messages) == {"queueapp.E126", "queueapp.E102", "queueapp.E101"}
     assert "LEASE_SECONDS" in messages["queueapp.E126"]

@@ -9,10 +9,10 @@
 -- Members of a sorted set of jobs in the order of (score, id); newest = 1 turns it round. Starts behind (score, id),
 -- at the beginning when id is '', and leaves out `skip` more. before > 0 leaves out scores from there on. Conditions
 -- that are not '' are looked up in the rows: at most `looks` of them, whatever is found; of a queue, ten members that
--- stand for sub-lanes count as one. task may be several, one a line. latest > 0: submitted by then, of jobs that have not ended. Answers: how many members there are (below
--- `before`), id and score of each found, the position behind the last that was looked at, and its score and id, '' at
--- the end of the set. By (score, id) a page goes on where it stopped, whatever came or went meanwhile. Of a queue, the
--- place is (score, member).
+-- stand for sub-lanes count as one. task may be several, one a line. latest > 0: submitted by then, of jobs that have
+-- not ended. Answers: how many members there are (below `before`), id and score of each found, the position behind the
+-- last that was looked at, and its score and id, '' at the end of the set. By (score, id) a page goes on where it
+-- stopped, whatever came or went meanwhile. Of a queue, the place is (score, member).
 --- @include "shard"
 --- @include "generations"
 --- @include "row"

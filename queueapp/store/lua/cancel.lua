@@ -7,8 +7,8 @@
 -- Refusals: schema
 -- Events: stats cancelled; done:<waiter>; stop:<worker> c
 -- Answers one word per id: cancelled, stopping (it runs and has been told, now or before), moving (it is on its way to
--- another pool, and is not let go here before that one knows of it, arrived.lua), already (it has ended or is dead),
--- gone.
+-- another pool, and is not let go here before that one knows of it, arrived.lua), moved (that one has it), already (it
+-- has ended or is dead), gone.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
@@ -35,6 +35,7 @@ for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do
     run = run or read_run(id)
     if run then word = run.s == 'a' and 'stopping' or 'already' end
     if word == 'stopping' then push(running, run) end
+    if run and run.s == 'e' and redis.call('HGET', P .. 'run:' .. id, 'o') == 'moved' then word = 'moved' end
     if run and run.s == 'm' then
       redis.call('HSETNX', P .. 'run:' .. id, 'cx', now)
       word = 'moving'

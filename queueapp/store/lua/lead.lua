@@ -7,11 +7,11 @@
 -- Refusals: schema held absent fenced
 -- Events: wake:standby r
 -- A grant makes a new term (epoch, nonce) and writes it as the fence: from here on the old term is dead. Epochs order
--- the log; the nonce makes a term unique even when a failover loses the counter. Answers epoch, ttl, and whether anybody
--- is seen on `channel`; for a lease that is held, the ms until it ends and whether its holder's absence would show; for
--- one whose holder has no subscription any more, the ms after which to look again. A renewal keeps `fault` with the
--- lease: why this leader cannot dispatch, for people. `channel`: where the caller is subscribed (presence.lua); `watch`
--- = 0: the caller takes over when the lease ends and never before.
+-- the log; the nonce makes a term unique even when a failover loses the counter. Answers epoch, ttl, and whether
+-- anybody is seen on `channel`; for a lease that is held, the ms until it ends and whether its holder's absence would
+-- show; for one whose holder has no subscription any more, the ms after which to look again. A renewal keeps `fault`
+-- with the lease: why this leader cannot dispatch, for people. `channel`: where the caller is subscribed
+-- (presence.lua); `watch` = 0: the caller takes over when the lease ends and never before.
 --- @include "shard"
 --- @include "clock"
 --- @include "presence"
