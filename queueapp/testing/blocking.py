@@ -2,7 +2,7 @@
 
 The pytest plugin starts the block once; `throwaway_store` opens it for its own server and namespace only, so that a
 test that overrides `DUCTOR` in the middle does not reach the host's real queue either. What a connection is asked for
-passes through four functions of `queueapp.store.connection`; the block stands in front of these.
+passes through five functions of `queueapp.store.connection`; the block stands in front of these.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from queueapp.conf import settings
 from queueapp.errors import NoStore
 from queueapp.store import connection
 
-CONNECTING = ("commands", "reads", "blocking", "async_commands")
+CONNECTING = ("commands", "reads", "blocking", "async_commands", "sentinels")
 """The functions of `connection` that hand out clients."""
 
 

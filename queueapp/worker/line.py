@@ -232,6 +232,7 @@ class Line:
                 self.away_until = self._clock() + self._outage.failed(self.pool, error)
                 return
             self._outage.worked(self.pool)
+            self.empty = False  # whatever the store said while they were held here
             for returned, word in zip(batch, words, strict=True):
                 self.returned.popleft()
                 if word == "dead":

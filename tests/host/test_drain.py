@@ -286,4 +286,4 @@ class TestTheRealStore:
             if callable(value) and "Redis" in str(getattr(value, "__annotations__", {}).get("return", ""))
             if not name.startswith("_")
         ]
-        assert sorted(handed_out) == sorted(["commands", "reads", "blocking", "async_commands"])
+        assert sorted(handed_out) == sorted(["commands", "reads", "blocking", "async_commands", "sentinels"])

@@ -207,18 +207,18 @@ def test_each_has_one_thread_for_what_is_synchronous(store: FakeStore) -> None:
     assert all(first == second for first, second in threads)
 
 
+async def whose_berth(berth: Berth) -> int:
+    """The thread in which synchronous code of a job in this berth runs."""
+    part = sync_to_async(threading.get_ident)()
+    return await asyncio.get_running_loop().create_task(part, context=berth.context.copy())
+
+
 def test_two_that_run_at_once_do_not_share_a_thread() -> None:
     kept = Berths()
     first, second = kept.take(), kept.take()
 
-    async def whose(berth: Berth) -> int:
-        task = asyncio.get_running_loop().create_task(
-            sync_to_async(threading.get_ident)(), context=berth.context.copy()
-        )
-        return await task
-
     async def both() -> tuple[int, int, int]:
-        return await whose(first), await whose(second), await whose(first)
+        return await whose_berth(first), await whose_berth(second), await whose_berth(first)
 
     one, two, again = asyncio.run(both())
     assert one == again
@@ -235,10 +235,7 @@ def test_stale_connections_are_closed_in_the_thread_that_used_them(monkeypatch: 
     async def run() -> int:
         await berth.tidy()
         assert closed == [], "nothing was used: no thread is started for it"
-        task = asyncio.get_running_loop().create_task(
-            sync_to_async(threading.get_ident)(), context=berth.context.copy()
-        )
-        found = await task
+        found = await whose_berth(berth)
         await berth.tidy()
         await berth.tidy()
         return found

@@ -371,3 +371,15 @@ def test_an_outcome_that_is_never_reported_leaves_the_slot_free(store: FakeStore
     assert running.join() == EXIT_DONE
     assert not store.outcomes
     assert len(store.active) == 2, "the leases are left to run out"
+
+
+def test_what_was_given_back_meanwhile_keeps_a_batch_from_ending(store: FakeStore) -> None:
+    """The store said that nothing is left while the job was held here; then it went back unrun."""
+    store.add(1)
+    line = Line("default", store, "w", lease_ms=30_000)
+    [held] = line.exchange(4, 0)
+    line.exchange(4, 0)
+    assert line.empty
+    line.give_up(held)
+    line.give_back()
+    assert not line.empty
