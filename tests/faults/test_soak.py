@@ -194,7 +194,7 @@ def _run(soak: Soak, worker: Manage, manage: Manage) -> None:
 
 
 def _await_the_end(soak: Soak) -> None:
-    """Until every job has ended. What came in faster than it could be done may take its time; standing still may not."""
+    """Until every job has ended. A backlog of what came in faster may take its time; standing still may not."""
     ended, moved_at = -1, time.monotonic()
     while True:
         try:
