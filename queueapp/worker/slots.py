@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -111,7 +112,7 @@ class Chunk:
     """Its body has passed its time limit: the slot was given to others, and what becomes of the body counts no more."""
 
 
-class Slots:
+class Slots(ABC):
     """Room for `count` running bodies, and the chunks that fill it. What runs them is for the two subclasses."""
 
     ahead: bool
@@ -137,33 +138,34 @@ class Slots:
         """Slots that would begin a chunk at once."""
         return max(0, self.count - len(self.outstanding))
 
+    @abstractmethod
     def start(self) -> None:
         """Makes the threads."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self, timeout_s: float) -> bool:
         """Ends the threads; False when a body was still running after `timeout_s`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def room(self, mean_ms: float | None, now: float) -> int:
         """How many jobs may be leased now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def put(self, jobs: Iterable[Held], now: float) -> None:
         """Hands jobs over, to whichever slot is free first."""
-        raise NotImplementedError
 
     def through(self, chunk: Chunk) -> None:
         """The chunk came back; its slot is free."""
         if self.outstanding.pop(id(chunk), None) is None:
             self._abandoned.pop(id(chunk), None)
 
+    @abstractmethod
     def begun_unreported(self) -> list[Held]:
         """Running jobs of which the store does not know yet that they began."""
-        raise NotImplementedError
 
+    @abstractmethod
     def has_unbegun(self) -> bool:
-        raise NotImplementedError
+        """Whether something handed over waits to begin."""
 
     def take_stuck(self, now: float, patience_s: float = STUCK_S) -> list[Held]:
         """Takes back what has waited too long behind a slow job, or in the queue. An emptied chunk stays a no-op."""

@@ -381,8 +381,7 @@ class TestRoom:
     def test_what_had_to_go_back_bars_its_pool_until_it_would_fit(self) -> None:
         room, [line] = self.room()
         room.place(line, self.jobs(line, "waits", 90), 0.0)
-        room.place(line, self.jobs(line, "works", 1), 0.0)
-        full = self.jobs(line, "works", 3)
+        full = self.jobs(line, "works", 4)
         room.threads.place(line, full, 0.0)
         room.missed(Held(leased("late", task=name("works")), line))
         assert room.of(line, 0.0) == 0

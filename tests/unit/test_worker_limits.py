@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,10 +21,10 @@ from queueapp.producer.preparation import prepare
 from queueapp.store.records import Completed, Failed, LeasedJob
 from queueapp.worker import attempt
 from queueapp.worker.faults import Faults
-from queueapp.worker.limits import Limits, Watch
+from queueapp.worker.limits import ARRIVES_WITHIN, Limits, Watch, within
 from queueapp.worker.line import Line
 from queueapp.worker.loop import EXIT_DONE, EXIT_OVERDUE
-from queueapp.worker.slots import Held, Outcome, Overdue
+from queueapp.worker.slots import Chunk, Held, Outcome, Overdue
 from tests.unit.fake_store import FakeStore, leased
 from tests.unit.running import Running
 
@@ -127,6 +128,21 @@ def class_of(outcome: object) -> str:
     return str(json.loads(outcome.error)["class"])
 
 
+class LateLimits(Limits):
+    """A clock that is late: it warns when a body is through, or not by itself."""
+
+    def __init__(self, *, at_the_end: bool = False) -> None:
+        super().__init__(lambda held, overdue: None)
+        self.at_the_end = at_the_end
+
+    def begin(self, watch: Watch) -> None:
+        self.watch = watch
+
+    def end(self, watch: Watch) -> None:
+        if self.at_the_end:
+            watch.warn()
+
+
 class TestTheSoftLimit:
     @pytest.mark.parametrize("function", ["spins", "waits"])
     def test_it_is_raised_in_the_body(self, function: str) -> None:
@@ -150,6 +166,16 @@ class TestTheSoftLimit:
             sum(range(200))  # where an exception that came too late would be raised
         limits.close()
         assert outcomes <= {Completed, Failed}
+
+    def test_a_warning_that_comes_too_late_is_raised_nowhere(self) -> None:
+        late = LateLimits()
+        assert within(late, held("quick"), quick, lambda: "done") == "done"
+        late.watch.warn()
+        sum(number for number in range(ARRIVES_WITHIN))  # where it would be raised
+
+    def test_a_warning_that_comes_as_the_body_ends_is_raised_there(self) -> None:
+        with pytest.raises(SoftTimeLimitExceeded):
+            within(LateLimits(at_the_end=True), held("quick"), quick, lambda: "done")
 
     def test_one_job_may_have_a_limit_of_its_own(self) -> None:
         payload = prepare(plain.using(timeout=3, soft_timeout=2), [], {}).job.payload
@@ -290,3 +316,15 @@ def test_a_body_that_ends_just_then_is_not_overdue(store: FakeStore) -> None:
     running.worker._abandon(one, Overdue(1.0, ""))
     assert running.lines[0].held[job.id] is one
     assert not one.lost
+
+
+def test_what_a_body_that_was_given_up_comes_to_is_not_its_outcome(store: FakeStore) -> None:
+    """Also where it returns before its stand-in has said that it failed."""
+    running = Running(store)
+    line = running.lines[0]
+    given_up, stand_in = Held(leased(), line), Held(leased(), line, overdue=Overdue(1.0, ""))
+    line.held[given_up.job.id] = stand_in
+    done = Completed(id=given_up.job.id, attempts=1, run_ms=1)
+    running.worker._take_done(Chunk(deque(), 0.0, done=deque([(given_up, done, 1.0)])))
+    assert line.held == {given_up.job.id: stand_in}
+    assert not line.finished

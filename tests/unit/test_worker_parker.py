@@ -97,3 +97,14 @@ def test_a_store_that_is_away_makes_no_hot_loop() -> None:
     # 0.1 + 0.2 + 0.4 s
     assert time.monotonic() - started >= 0.6
     parker.close()
+
+
+def test_it_does_not_listen_for_what_would_find_no_slot() -> None:
+    blocking = FakeBlocking()
+    parker = Parker(lambda: blocking, ["a", "b"], lambda: None)
+    parker.start()
+    parker.park(5.0, deaf=frozenset({"a"}))
+    blocking.wait_parked()
+    assert blocking.calls[0][0] == ["b"]
+    assert parker.deaf == {"a"}
+    parker.close()
