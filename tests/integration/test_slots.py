@@ -49,6 +49,6 @@ def test_a_stuck_body_fails_and_others_go_on(worker: Manage, store: Store, reads
 
 def test_a_worker_whose_slots_are_all_stuck_ends(worker: Manage, store: Store, reads: Reads, tmp_path: Path) -> None:
     running = worker("--slots", "1")
-    stuck = jobs.block.using(timeout=0.2).enqueue(str(tmp_path))
+    stuck = jobs.overstay.enqueue(str(tmp_path))
     assert running.wait() == 5
     assert record(reads, stuck.id).state is State.DEAD
