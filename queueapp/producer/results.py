@@ -266,7 +266,8 @@ def sent_result(
 
 def _given_metadata(task: Task) -> dict[str, Any]:
     """A copy, deep because whoever holds the result may change it."""
-    return copy.deepcopy(dict(getattr(task, "metadata", None) or {}))
+    given = getattr(task, "metadata", None)
+    return copy.deepcopy(dict(given)) if given else {}
 
 
 def result_from_record(record: JobRecord, pool: str, alias: str | None = None, *, asked: str = "") -> DuctorResult:

@@ -3,13 +3,13 @@
 A script makes all its Lua functions each time it is called, which is most of the time of a small call. A library makes
 them when the server loads it. The text is the same; `library` parts it in two:
 
-    definitions   functions, constants (upper-case names with a plain value): made at the load
+    definitions   functions, constants (upper-case names with a plain value, or a table of such): made at the load
     the rest      variables and statements, which stand for one call: put into functions of their own (`R[1]`, `R[2]` …)
                   that run at the start of each call, in the order of the text
 
 So a variable of the file is set anew in each call, whatever the last one left there. A table that has methods
-(`function once.holders(…)`) keeps those and nothing else. Blocks (`do … end`) are parted in the same way; their own
-names stay their own.
+(`function once.holders(…)`) is a new one, too, that finds them in the one that was made at the load (`M[n]`). Blocks
+(`do … end`) are parted in the same way; their own names stay their own.
 
 What the text must keep to, `tests/lua/test_libraries.py` sees to: a statement begins in column 0 of its block, and
 nothing but a definition is expected to outlive a call. Pure; called by `scripts`.
@@ -34,18 +34,15 @@ OPENS = frozenset({"function", "if", "repeat", "do", "(", "{", "["})
 CLOSES = frozenset({"end", "until", ")", "}", "]"})
 GOES_ON = frozenset({"end", "else", "elseif", "until", "then", "and", "or", "do"})
 """Words that go on with a statement where they stand in column 0."""
-METHOD = re.compile(r"^function (\w+)\.(\w+)", re.MULTILINE)
+METHOD = re.compile(r"^function (\w+)\.", re.MULTILINE)
 NAMED = re.compile(r"^function (\w+)\(", re.MULTILINE)
 LOCAL = re.compile(r"local\s+([\w\s,]+?)\s*(?:=(?!=)\s*(.*))?$", re.DOTALL)
 PLAIN = re.compile(r"""(?:'[^']*'|"[^"]*"|-?\d[\w.]*|true|false|\.\.|[\s+*])+""", re.DOTALL)
+ITEM = rf"(?:\w+\s*=\s*)?(?:{PLAIN.pattern})"
+TABLE = re.compile(rf"\{{\s*{ITEM}(?:,\s*{ITEM})*,?\s*\}}", re.DOTALL)
+"""A table of plain values. Nothing may be put into one that is a constant."""
 MOST = 40
 """Statements of one function: Lua allows it 60 names from outside."""
-
-RENEW = (
-    "local function renew(t, methods, fields)"
-    " for k in pairs(t) do if not methods[k] then t[k] = nil end end"
-    " for k, v in pairs(fields) do t[k] = v end end"
-)
 
 
 def without_comments(text: str) -> str:
@@ -74,11 +71,13 @@ def statements(text: str) -> Iterator[str]:
 class Parted:
     """What becomes of a text: the definitions, and the calls that stand for the rest."""
 
-    methods: dict[str, list[str]]
-    """Table → its methods."""
+    methods: frozenset[str]
+    """Tables that have methods."""
     named: frozenset[str]
     """Functions that are defined apart from their declaration."""
     calls: list[str] = field(default_factory=list)
+    tables: int = 0
+    """How many tables with methods there are."""
 
     def part(self, text: str) -> str:
         """The definitions of a chunk, with the rest of it put into functions that `calls` calls."""
@@ -112,14 +111,14 @@ class Parted:
 
     def _declare(self, names: str, value: str | None, out: list[str], rest: list[str]) -> None:
         """A declaration of names, with a value or without."""
-        if value is not None and names.isupper() and PLAIN.fullmatch(value):
+        if value is not None and names.isupper() and (PLAIN.fullmatch(value) or TABLE.fullmatch(value)):
             out.append(f"local {names} = {value}")
         elif names in self.methods:
             if value is None:
                 raise ValueError(f"{names} has methods, and is made anew in each call: they would be gone")
-            known = ", ".join(f"{method} = true" for method in self.methods[names])
-            out.append(f"local {names} = {{}}")
-            rest.append(f"renew({names}, {{{known}}}, {value})")
+            self.tables += 1
+            out.append(f"local {names} = {{}}\n{names}.__index, M[{self.tables}] = {names}, {names}")
+            rest.append(f"{names} = setmetatable({value}, M[{self.tables}])")
         else:
             out.append(f"local {names}")
             empty = [name for name in re.split(r"[\s,]+", names) if name not in self.named]
@@ -135,9 +134,7 @@ def library(name: str, text: str, body: str, flags: Sequence[str]) -> str:
     `text` holds the includes, `body` what the script itself does with them.
     """
     text = without_comments(text)
-    methods: dict[str, list[str]] = {}
-    for table, method in METHOD.findall(text):
-        methods.setdefault(table, []).append(method)
+    methods = frozenset(METHOD.findall(text))
     parted = Parted(methods=methods, named=frozenset(NAMED.findall(text)))
     definitions = parted.part(text)
     listed = ", ".join(f"'{flag}'" for flag in flags)
@@ -146,7 +143,7 @@ def library(name: str, text: str, body: str, flags: Sequence[str]) -> str:
             f"#!lua name={name}",
             "local KEYS, ARGV",
             "local R = {}",
-            RENEW,
+            "local M = {}",
             definitions,
             f"redis.register_function{{function_name = '{name}', flags = {{{listed}}}, callback = function(keys, argv)",
             "KEYS, ARGV = keys, argv",

@@ -10,9 +10,10 @@ import pytest
 import redis
 
 from queueapp.store import scripts
-from queueapp.store.libraries import CLOSES, LOCAL, OPENS, PLAIN, TOKEN, library, statements, without_comments
+from queueapp.store.libraries import CLOSES, LOCAL, OPENS, PLAIN, TABLE, TOKEN, library, statements, without_comments
 
 NAMES = scripts.names()
+INCLUDES = re.compile(r'^--- @include "[a-z_]+"\n', re.MULTILINE)
 Called = Callable[..., list[object]]
 
 
@@ -50,6 +51,7 @@ CASES: dict[str, tuple[str, str, int]] = {
         1,
     ),
     "an indented block": ("local f\ndo\n  local n = 0\n  f = function() n = n + 1; return n end\nend", "return f()", 1),
+    "a table of constants": ("local WORDS = {'a', b = 'c'}", "return #WORDS + #WORDS.b", 2),
     "constants": ("local MOST = 7\nlocal WORDS = 'a ' .. 'b'", "return MOST + #WORDS", 10),
     "a loop": ("local seen = 0\nfor i = 1, 3 do\n  seen = seen + i\nend", "return seen", 6),
     "comments": ("-- local n = 1\nlocal n = 2 -- '--\nlocal s = '-- no comment'", "return n + #s", 15),
@@ -124,7 +126,7 @@ def set_again(text: str) -> set[str]:
     constants = {
         names[0]
         for names, value in declarations(text)
-        if len(names) == 1 and names[0].isupper() and PLAIN.fullmatch(value)
+        if len(names) == 1 and names[0].isupper() and (PLAIN.fullmatch(value) or TABLE.fullmatch(value))
     }
     return {
         name
@@ -159,6 +161,49 @@ SETS += ["do\n  MOST = 2\nend", "function f()\n  for i = 1, 2 do MOST = i end\ne
 @pytest.mark.parametrize("constant", ["local MOST = 1", "local MOST = true", "do\nlocal MOST = 'a'\nend"])
 def test_whatever_sets_a_constant_is_seen(constant: str, again: str) -> None:
     assert set_again(f"{constant}\n{again}") == {"MOST"}
+
+
+def put_into(text: str) -> set[str]:
+    """Constants that are tables, which are made once, at the load, and yet are changed somewhere, or may be: they are
+    handed on."""
+    tables = {
+        names[0]
+        for names, value in declarations(text)
+        if len(names) == 1 and names[0].isupper() and TABLE.fullmatch(value)
+    }
+    read = {"ipairs (", "pairs (", "unpack ("}
+    found = set()
+    for name, _, rest in variables(text):
+        if name in tables and re.match(r"(?:\. \w+|\[ [^\]]* \]) =(?!=)", rest):
+            found.add(name)
+    words = " ".join(match[0] for match in TOKEN.finditer(text) if match["space"] is None and match["comment"] is None)
+    for name in tables:
+        for match in re.finditer(rf"(\w+ \(|[,=(]) {name}(?! [.\[])\b", words):
+            if match[1] not in read:
+                found.add(name)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_put_into_a_table_of_constants(name: str) -> None:
+    """In its includes: what the script's own lines make, they make in each call."""
+    assert (
+        put_into(without_comments(scripts.expand("\n".join(INCLUDES.findall(scripts.source(f"{name}.lua")))))) == set()
+    )
+
+
+@pytest.mark.parametrize(
+    "change", ["LIST.x = 1", "LIST[1] = 1", "push(LIST, 1)", "local a = LIST", "f(1, LIST)", "do\n  LIST[a] = 2\nend"]
+)
+def test_whatever_changes_such_a_table_is_seen(change: str) -> None:
+    assert put_into(f"local LIST = {{1, x = 'a'}}\n{change}") == {"LIST"}
+
+
+@pytest.mark.parametrize(
+    "use", ["local a = LIST[1]", "if LIST.x == 1 then a = 1 end", "for _, x in ipairs(LIST) do end"]
+)
+def test_what_only_reads_it_is_left_alone(use: str) -> None:
+    assert put_into(f"local LIST = {{1, x = 'a'}}\n{use}") == set()
 
 
 FITS = ["local a = MOST", "if MOST == 2 then a = 1 end", "f({MOST = 2})", "x.MOST = 2", "for MOST = 1, 2 do end"]

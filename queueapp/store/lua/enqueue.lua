@@ -25,17 +25,20 @@
 --- @include "front"
 tick()
 next_argument = 4
-local FIELDS = {
-  'id', 'task', 'tenant', 'lane', 'priority', 'tier', 'cost', 'due_ms', 'delay_ms', 'expires_after_ms', 'max_attempts',
-  'max_crashes', 'idempotency', 'idempotency_ttl_ms', 'deadline_ms', 'keys', 'front', 'fingerprint', 'payload',
-}
 local jobs, keys, asks = {}, {}, pool.front or pool.room
-for i, values in ipairs(next_group(tonumber(ARGV[3]), #FIELDS)) do
-  local j = {}
-  for f, field in ipairs(FIELDS) do j[field] = values[f] end
-  push(keys, P .. 'job:' .. j.id, P .. 'run:' .. j.id)
-  asks = asks or j.front ~= ''
-  jobs[i] = j
+for i = 1, tonumber(ARGV[3]) do
+  local id, task, tenant, lane, priority, tier, cost, due_ms, delay_ms, expires_after_ms, max_attempts, max_crashes,
+    idempotency, idempotency_ttl_ms, deadline_ms, ks, front, fingerprint, payload
+    = unpack(ARGV, next_argument, next_argument + 18)
+  next_argument = next_argument + 19
+  jobs[i] = {
+    id = id, task = task, tenant = tenant, lane = lane, priority = priority, tier = tier, cost = cost, due_ms = due_ms,
+    delay_ms = delay_ms, expires_after_ms = expires_after_ms, max_attempts = max_attempts, max_crashes = max_crashes,
+    idempotency = idempotency, idempotency_ttl_ms = idempotency_ttl_ms, deadline_ms = deadline_ms, keys = ks,
+    front = front, fingerprint = fingerprint, payload = payload,
+  }
+  push(keys, P .. 'job:' .. id, P .. 'run:' .. id)
+  asks = asks or front ~= ''
 end
 if #jobs == 0 then return {1} end
 

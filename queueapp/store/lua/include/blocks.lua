@@ -87,6 +87,7 @@ function blocks.loosen(scope)
 end
 
 function blocks.write()
+  if not next(blocks.changed) then return end
   local set, gone = {}, {}
   for scope, b in pairs(blocks.changed) do
     if b then

@@ -11,7 +11,7 @@ end
 -- The root stays as it is where the job is leased for its tenant's minimum: flag f.
 local function charge(t, l, row, r, for_minimum)
   local T, root = node(t), node('')
-  if pool.wfq and not for_minimum then root.V = math.max(root.V, r) end
+  if pool.wfq and not for_minimum then root.V = math.max(time_of(root), r) end
   if pool.ring then
     turn(T, l)
     if not for_minimum then turn(root, t) end
@@ -70,7 +70,7 @@ local function settle(run, actual, set)
   end
   if score(T, run.l) or tag(root, run.t) or has_waiting(run.t) then
     if not T.order then load_order(T, 2) end
-    lift(T, add(T, run.l, d / tonumber(wl), T.V))
+    lift(T, add(T, run.l, d / tonumber(wl), time_of(T)))
   end
   return packed, F or score(root, run.t)
 end

@@ -6,10 +6,10 @@
 -- ('' = as the row says), what it waited for before this lease (`schedule|backoff|limits` ms, '' = the line alone).
 -- seq = stored: no new lease, the same jobs again. seq < stored: a call that came too late.
 
-local caller, lease
+local caller, lease, leased_before, commit_leases
 do -- a script has 200 local names at most
--- Rows that the call with this seq leased before.
-local function leased_before(worker, seq)
+-- Rows that the call with this seq (of `match`: the job's id) leased before.
+function leased_before(worker, seq)
   local rows = {}
   for _, id in ipairs(redis.call('SMEMBERS', P .. 'held:' .. worker)) do
     local run = read_run(id)
@@ -68,7 +68,7 @@ local function take_ready(found, want, alone)
   end
 end
 
-local function commit_leases(found, worker, seq, lease_ms, begin)
+function commit_leases(found, worker, seq, lease_ms, begin)
   local rows, members, deadlines = {}, {}, {}
   for i, job in ipairs(found.jobs) do
     local row, run, key = job.row, job.run, P .. 'run:' .. job.id

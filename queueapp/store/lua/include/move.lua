@@ -208,7 +208,8 @@ end
 -- Lanes are refreshed in one order, which decides who goes first among those that enter together: those that jobs of
 -- their own came to or left, in the order of the first; then `freed`, those that only got a slot back; then those of
 -- sub-lanes (keys.lua). So a ceiling that nobody reaches changes no order, although slots are kept for it.
-function write_moves()
+-- `last`: this call collects no more.
+function write_moves(last)
   sub.look()
   for set, pairs_ in pairs(moves.add) do variadic('ZADD', P .. set, pairs_) end
   for set, ids in pairs(moves.remove) do variadic('ZREM', P .. set, ids) end
@@ -225,13 +226,13 @@ function write_moves()
   for _, scope in ipairs(moves.freed) do touch(scope[1], scope[2]) end
   for _, seen in ipairs(moves.touched) do refresh(seen[1], seen[2], seen[3]) end
   sub.settle()
-  no_moves()
+  if not last then no_moves() end
 end
 end
 
 -- The last lines of every script that moved jobs: pointers right, memory written, wake armed.
 local function close()
-  write_moves()
+  write_moves(true)
   write_slots()
   flush_nodes()
   write_service()

@@ -12,25 +12,32 @@ local floor = {dirty = {}} -- tenants below their guaranteed minimum (floor.lua)
 
 -- tie[c] is the number of submission that orders c among equals ('' where ranks do not tie), stored[c] the one that its
 -- member in the store has, false when it has none there.
-local function new_node(name, V)
-  local N = {name = name, S = {}, tie = {}, stored = {}, dirty = {}, F = {}, V = V, V0 = V, skip = {}, skipped = 0}
-  if name == '' then
-    N.walk, N.tags, N.heads, N.field = W .. 'walk', W .. 'tags', W .. 'heads', 'V'
-  else
-    N.walk, N.tags, N.heads = W .. 'lanes:' .. name, W .. 'ltags:' .. name, W .. 'heads:' .. name
-    N.field = 'V:' .. name
-  end
+local function new_node(name)
+  local root = name == ''
+  local N = {
+    name = name, S = {}, tie = {}, stored = {}, dirty = {}, F = {}, V = nil, V0 = nil, skip = {}, skipped = 0,
+    walk = root and W .. 'walk' or W .. 'lanes:' .. name, tags = root and W .. 'tags' or W .. 'ltags:' .. name,
+    heads = root and W .. 'heads' or W .. 'heads:' .. name, field = root and 'V' or 'V:' .. name,
+  }
   nodes[name] = N
   return N
 end
 
 local function node(name)
-  local N = nodes[name]
-  if N then return N end
-  local V = (not pool.ordered or (pool.wfq and name == ''))
-    and redis.call('HGET', W .. 'policy', name == '' and 'V' or 'V:' .. name)
-  return new_node(name, tonumber(V or 0))
+  return nodes[name] or new_node(name)
 end
+
+-- V of a node, which is read when it is first asked for: of most nodes nobody asks.
+local function time_of(N)
+  if not N.V then
+    local V = (not pool.ordered or (pool.wfq and N.name == '')) and redis.call('HGET', W .. 'policy', N.field)
+    N.V = tonumber(V or 0)
+    N.V0 = N.V
+  end
+  return N.V
+end
+
+local function has_lifted(N) return N.V and N.V > N.V0 end
 
 -- Reads V of many tenants at once.
 local function load_nodes(names)
@@ -39,7 +46,11 @@ local function load_nodes(names)
   for i, name in ipairs(names) do fields[i] = 'V:' .. name end
   local V = redis.call('HMGET', W .. 'policy', unpack(fields))
   for i, name in ipairs(names) do
-    if not nodes[name] then new_node(name, tonumber(V[i] or 0)) end
+    local N = node(name)
+    if not N.V then
+      N.V = tonumber(V[i] or 0)
+      N.V0 = N.V
+    end
   end
 end
 
@@ -114,6 +125,7 @@ end
 
 local function flush(N)
   if pool.floors and N.name == '' then floor.flush(N) end
+  if not next(N.dirty) and not next(N.F) then return end
   local add, remove, tag_add, tag_remove, heads, headless = {}, {}, {}, {}, {}, {}
   for c in pairs(N.dirty) do
     local S, tie, stored = N.S[c], N.tie[c], N.stored[c]
@@ -176,7 +188,7 @@ end
 local function tag(N, c)
   local F = N.F[c]
   if F == nil then F = tonumber(redis.call('ZSCORE', N.tags, c) or nil) end
-  if F and F > N.V then return F end
+  if F and F > time_of(N) then return F end
   if F then -- V has passed it: it goes
     N.F[c] = false
     if N.name == '' then gone_tenants[c] = true end
@@ -196,16 +208,13 @@ end
 local function lift(N, F)
   local S = least(N)
   if N.hidden then S = math.min(S or N.hidden, N.hidden) end
-  if S then
-    N.V = math.max(N.V, S)
-  elseif F then
-    N.V = math.max(N.V, F) -- end of a busy period
-  end
+  S = S or F -- F: the end of a busy period
+  if S then N.V = math.max(time_of(N), S) end
 end
 
 -- ring: c goes to the end.
 local function turn(N, c)
-  N.V = N.V + 1
+  N.V = time_of(N) + 1
   put(N, c, N.V)
 end
 
@@ -217,7 +226,7 @@ local function enter(N, c)
     put(N, c, F)
     lift(N)
   else
-    put(N, c, N.V) -- never above V, so V need not be lifted
+    put(N, c, time_of(N)) -- never above V, so V need not be lifted
   end
 end
 
@@ -225,7 +234,7 @@ local function leave(N, c)
   local F = score(N, c)
   drop(N, c)
   if pool.ring then return end
-  if F > N.V then N.F[c] = F end
+  if F > time_of(N) then N.F[c] = F end
   lift(N, F)
 end
 
@@ -238,7 +247,7 @@ local function add(N, c, x, f)
     return nil
   end
   local F = (tag(N, c) or f) + x
-  N.F[c] = F > N.V and F
+  N.F[c] = F > time_of(N) and F
   if N.name == '' and F <= N.V then gone_tenants[c] = true end
   return F
 end
@@ -271,9 +280,9 @@ function flush_nodes()
   local root, V = node(''), {}
   for _, N in pairs(nodes) do
     flush(N)
-    if N.V > N.V0 then push(V, N.field, N.V) end
+    if has_lifted(N) then push(V, N.field, N.V) end
   end
-  if pool.wfq and root.V > root.V0 then push(V, 'Vt', now) end -- since then it has passed nobody (inspection/shares.py)
+  if pool.wfq and has_lifted(root) then push(V, 'Vt', now) end -- since then it has passed nobody (inspection/shares.py)
   if floor.run ~= floor.run0 then push(V, 'floor_run', floor.run) end
   local forgotten = {}
   for name, boost in pairs(boosts) do
@@ -288,13 +297,13 @@ function flush_nodes()
   end
   local lifted, keys = {}, {}
   for _, N in pairs(nodes) do
-    if tagged and N.V > N.V0 then
+    if tagged and has_lifted(N) then
       push(lifted, N)
       if N ~= root then push(keys, N.tags) end
     end
   end
   -- Of many tenants mostly none has tags.
-  if #keys > 1 and redis.call('EXISTS', unpack(keys)) == 0 then lifted = {root.V > root.V0 and root or nil} end
+  if #keys > 1 and redis.call('EXISTS', unpack(keys)) == 0 then lifted = {has_lifted(root) and root or nil} end
   for _, N in ipairs(lifted) do
     local tags = redis.call('ZRANGEBYSCORE', N.tags, '-inf', N.V, 'LIMIT', 0, 64)
     variadic('ZREM', N.tags, tags)

@@ -22,7 +22,7 @@ function rank(job, seq, ready)
   end
   if pool.wfq then
     local root, t = node(''), job.tenant
-    local F = (tag(root, t) or root.V) + cost_of(job) / scope_of(t, job.lane).tenant.weight
+    local F = (tag(root, t) or time_of(root)) + cost_of(job) / scope_of(t, job.lane).tenant.weight
     root.F[t] = F
     return F
   end

@@ -78,9 +78,9 @@ local function add_to(stored, s)
 end
 
 function write_service()
+  if not next(service) then return end
   local names, fields, units, jobs = {}, {}, 0, 0
   for t in pairs(service) do push(names, t) end
-  if #names == 0 then return end
   push(names, '|')
   local key = P .. 'served:' .. string.format('%.0f', math.floor(now / 60000))
   local stored = redis.call('HMGET', key, unpack(names))

@@ -89,6 +89,7 @@ end
 
 -- Calls `command key member ...` with as many members as Lua can unpack, in chunks.
 local function variadic(command, key, members)
+  if #members == 0 then return end
   for first = 1, #members, 4000 do
     redis.call(command, key, unpack(members, first, math.min(first + 3999, #members)))
   end
@@ -96,6 +97,7 @@ end
 
 -- The same for commands whose arguments are keys only.
 local function unlink(keys)
+  if #keys == 0 then return end
   for first = 1, #keys, 4000 do
     redis.call('UNLINK', unpack(keys, first, math.min(first + 3999, #keys)))
   end

@@ -102,6 +102,7 @@ local function untake_slots(id)
 end
 
 local function write_slots()
+  if not next(slots.add) then return end
   for scope, pairs_ in pairs(slots.add) do variadic('ZADD', P .. 'slots:' .. scope, pairs_) end
   slots.add = {}
 end

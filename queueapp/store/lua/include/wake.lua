@@ -7,7 +7,12 @@
 local walk_has_work, arm
 do -- a script has 200 local names at most
 function walk_has_work()
-  return pool_open() and (least(node('')) or node('').hidden) and true or false
+  if not pool_open() then return false end
+  local root = node('')
+  for _, S in pairs(root.S) do
+    if S then return true end -- this call put it there, or met it
+  end
+  return least(root) and true or false
 end
 
 local function window_open()
