@@ -163,6 +163,12 @@ FRONT_DOOR = Counter(
     "Calls that the front door refused, parked, or answered with another job, by what became of them.",
     ["pool", "outcome"],
 )
+SYNC_MATCHES = Counter(
+    "ductor_syncmatch_total",
+    "Jobs enqueued in a worker's process that might have begun there at once, by what became of that: hit, "
+    "miss_no_channel, miss_buffer_full, miss_limited.",
+    ["pool", "outcome"],
+)
 OUTBOX_ENTRIES = Gauge(
     "ductor_outbox_entries",
     "Jobs that the outbox keeps: waiting for the store, or refused by it. Shown by schedulers, counted every 15 s.",
@@ -201,6 +207,7 @@ INSTRUMENTS = (
     LEADER_FENCED,
     ENQUEUE_FAILED,
     FRONT_DOOR,
+    SYNC_MATCHES,
     OUTBOX_ENTRIES,
     SCHEDULE_FIRINGS,
     SCHEDULE_LAST_FIRING,
@@ -225,6 +232,15 @@ def terms_fenced(pool: str) -> Counter:
 def front_door(pool: str, outcome: str) -> None:
     """A call was parked, throttled, debounced, skipped, or met a full backlog."""
     FRONT_DOOR.labels(pool, outcome).inc()
+
+
+SYNC_MATCH_OUTCOMES = ("hit", "miss_no_channel", "miss_buffer_full", "miss_limited")
+"""What `ductor_syncmatch_total` counts."""
+
+
+def sync_match(pool: str, outcome: str) -> None:
+    """A job was offered to the slots of its own process."""
+    SYNC_MATCHES.labels(pool, outcome).inc()
 
 
 def enqueue_failed(pool: str, code: str) -> None:

@@ -2,3 +2,5 @@
 
 MARK = "DUCTOR_GROUND"
 """Environment variable that names the directory of a run on a ground of its own (`ground`); settings read it."""
+SETTINGS = "queueapp.bench.settings"
+"""The settings of a benchmark's processes, unless it has others."""

@@ -13,8 +13,10 @@ from typing import Any
 
 from queueapp.bench.harness import Progress, Report
 from queueapp.bench.peers.roster import chosen
-from queueapp.bench.workloads import WORKLOADS
+from queueapp.bench.profiles import NAMES, InvalidProfile, load
+from queueapp.bench.workloads import KINDS
 from queueapp.cli.command import number, whole
+from queueapp.names import TENANT_FORM
 from queueapp.policies.registry import DIRECT, POLICIES
 from queueapp.store import connection
 
@@ -30,6 +32,8 @@ class Option:
     choices: Sequence[str] | None = None
     alone: Any = None
     """What the option means without a value; with False as default it takes none."""
+    word: str = "N"
+    """What stands for the value in `--help`."""
 
     def words(self, value: Any) -> list[str]:
         """The words of a command line that give it this value."""
@@ -46,7 +50,7 @@ class Option:
             "type": self.read,
             "default": self.default,
             "choices": self.choices,
-            "metavar": None if self.choices else "N" if self.alone is None else "A,B",
+            "metavar": None if self.choices else self.word,
             "help": self.help + told,
             **({} if self.alone is None else {"nargs": "?", "const": self.alone}),
         }
@@ -118,6 +122,13 @@ def _walk(report: Report, options: Mapping[str, Any], progress: Progress, direct
     walk.run(report, connection.commands(), progress, walk.Sizes(**options))
 
 
+def _ceiling(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
+    from queueapp.bench.experiments import ceiling
+
+    assert directory is not None
+    ceiling.run(report, connection.commands(), progress, directory, **options)
+
+
 def _failover(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
     from queueapp.bench.experiments import failover
 
@@ -125,10 +136,56 @@ def _failover(report: Report, options: Mapping[str, Any], progress: Progress, di
     failover.run(report, connection.commands(), progress, directory, **options)
 
 
+def _idle(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
+    from queueapp.bench.experiments import idle
+
+    assert directory is not None
+    idle.run(report, connection.commands(), progress, directory, **options)
+
+
+def _syncmatch(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
+    from queueapp.bench.experiments import syncmatch
+
+    syncmatch.run(report, progress, **options)
+
+
 def _simulate(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
     from queueapp.bench.experiments import simulation
 
     simulation.run(report, progress, simulation.Plan(**options))
+
+
+def _policies(text: str) -> str:
+    from queueapp.bench.experiments.simulation import named
+
+    try:
+        named(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
+    return text
+
+
+def _profile(text: str) -> str:
+    try:
+        load(text)
+    except InvalidProfile as error:
+        raise ArgumentTypeError(str(error)) from error
+    return text
+
+
+def _by_tenant(read: Callable[[str], Any]) -> Callable[[str], dict[str, Any]]:
+    """`TENANT=N,TENANT=N` as a dictionary."""
+
+    def pairs(text: str) -> dict[str, Any]:
+        found = {}
+        for part in text.split(","):
+            tenant, equals, value = part.strip().rpartition("=")
+            if not equals or TENANT_FORM.fullmatch(tenant) is None:
+                raise ArgumentTypeError(f"{part!r} is no TENANT=N, such as acme=2")
+            found[tenant] = read(value)
+        return found
+
+    return pairs
 
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -156,6 +213,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 default=None,
                 alone="all",
                 read=_peers,
+                word="A,B",
                 help="measure other queues beside it instead, in turn: all that are known, or those named",
             ),
             Option(
@@ -203,6 +261,15 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         run=_walk,
     ),
+    "ceiling": Experiment(
+        help="how fast a leader admits and dispatches, alone and with processes around it, and what the fence costs",
+        options=(
+            Option(name="jobs", default=10_000, read=whole(100, 500_000), help="jobs of one measurement"),
+            Option(name="rounds", default=16, read=whole(1, 1_000), help="rounds, each with the fence and without it"),
+            Option(name="policy", default="tiered", choices=tuple(sorted(DIRECT)), help="the pool's policy"),
+        ),
+        run=_ceiling,
+    ),
     "failover": Experiment(
         help="how long nothing is dispatched when the leader dies, stops or freezes; jobs of a dead worker",
         options=(
@@ -216,16 +283,65 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         run=_failover,
     ),
-    "simulate": Experiment(
-        help="a workload under a policy in virtual time, beside fifo: who waits how long; the same on any machine",
+    "idle": Experiment(
+        help="processor time and commands of a worker and a scheduler that have nothing to do",
         options=(
-            Option(name="policy", default="tiered", choices=tuple(sorted(POLICIES)), help="the policy"),
-            Option(name="workload", default="multi_tenant", choices=tuple(WORKLOADS), help="who sends what when"),
-            Option(name="load", default=1.25, read=number(0.01, 100), help="arrivals, in multiples of what is served"),
-            Option(name="slots", default=16, read=whole(1, 100_000), help="jobs that run at once"),
-            Option(name="jobs", default=4_000, read=whole(1, 10_000_000), help="jobs of one run"),
-            Option(name="seed", default=42, read=whole(0, 2**31), help="the first seed"),
-            Option(name="seeds", default=7, read=whole(1, 1_000), help="runs, each with the next seed"),
+            Option(name="seconds", default=30.0, read=number(0.1, 3_600), help="how long is measured"),
+            Option(name="settle", default=5.0, read=number(0, 3_600), help="how long both may settle before"),
+        ),
+        run=_idle,
+    ),
+    "syncmatch": Experiment(
+        help="start of a job that a worker's own process enqueues, at once and through the store",
+        options=(
+            Option(name="jobs", default=2_000, read=whole(10, 1_000_000), help="jobs of each kind, in turn"),
+            Option(name="slots", default=4, read=whole(1, 1_000), help="slots of the worker"),
+        ),
+        run=_syncmatch,
+    ),
+    "simulate": Experiment(
+        help="workloads under policies in virtual time, beside fifo: who waits how long; the same on any machine",
+        options=(
+            Option(
+                name="policy",
+                default="tiered",
+                read=_policies,
+                word="A,B",
+                help=f"policies, or all: {', '.join(sorted(POLICIES))}",
+            ),
+            Option(name="workload", default="multi_tenant", choices=tuple(KINDS), help="who sends what when"),
+            Option(
+                name="profile",
+                default="flood",
+                read=_profile,
+                word="NAME",
+                help=f"the workload's shape, failures and limits: {', '.join(NAMES)}, or a TOML file",
+            ),
+            Option(name="trace", default=None, word="FILE", help="a recorded workload instead, in JSON lines"),
+            Option(
+                name="load",
+                default=None,
+                read=number(0.01, 100),
+                help="arrivals, in multiples of what is served, instead of the profile's",
+            ),
+            Option(name="slots", default=None, read=whole(1, 100_000), help="jobs that run at once, likewise"),
+            Option(name="jobs", default=None, read=whole(1, 10_000_000), help="jobs of one run, likewise"),
+            Option(name="seed", default=None, read=whole(0, 2**31), help="the first seed, likewise"),
+            Option(name="seeds", default=None, read=whole(1, 1_000), help="runs, each with the next seed, likewise"),
+            Option(
+                name="weight",
+                default=None,
+                read=_by_tenant(number(0.001, 1_000_000)),
+                word="TENANT=N",
+                help="weights of tenants, instead of 1 or the profile's",
+            ),
+            Option(
+                name="ceiling",
+                default=None,
+                read=_by_tenant(whole(1, 100_000)),
+                word="TENANT=N",
+                help="most jobs of tenants that run at once, instead of any number or the profile's",
+            ),
         ),
         run=_simulate,
         ground=False,

@@ -10,12 +10,10 @@ from typing import Any, TextIO
 
 from django.core.management import call_command
 
-from queueapp.bench import ground
+from queueapp.bench import SETTINGS, ground
 from queueapp.bench.catalogue import EXPERIMENTS
 from queueapp.bench.harness import Progress, Report, identity
 from queueapp.store import connection
-
-SETTINGS = "queueapp.bench.settings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from queueapp.bench import SETTINGS
 from queueapp.bench.waiting import until
 from queueapp.store.reads import Reads
 
@@ -18,14 +20,23 @@ STOP_TIMEOUT_S = 10.0
 class SchedulerProcess:
     """One scheduler. What it says goes to a file of its own in `directory`."""
 
-    def __init__(self, name: str, directory: Path) -> None:
+    def __init__(self, name: str, directory: Path, *, settings: str = SETTINGS) -> None:
         self.name = name
         self._log = directory / f"{name}.log"
         command = [sys.executable, "-m", "django", "ductor_scheduler", "--scheduler-id", name]
         with self._log.open("wb") as out:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                env={**os.environ, "DJANGO_SETTINGS_MODULE": settings},
             )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def await_start(self) -> None:
         """Until it works: as a leader, or as a standby."""

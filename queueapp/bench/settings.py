@@ -32,5 +32,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 TASKS = {"default": {"BACKEND": "queueapp.backend.DuctorBackend"}}
 DUCTOR: dict[str, Any] = {
     "REDIS_URL": os.environ["REDIS_URL"],
-    "POOLS": {"bench": {}, "bench-async": {}, "bench-held": {}, "bench-scripts": {}, "bench-start": {}},
+    "POOLS": {
+        name: {} for name in ("bench", "bench-async", "bench-held", "bench-match", "bench-scripts", "bench-start")
+    },
 }

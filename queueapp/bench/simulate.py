@@ -1,36 +1,45 @@
 """The queue in virtual time: a workload through some slots under a policy, reproducible to the byte. Pure.
 
 The policy is the one that the queue itself runs (`queueapp.policies`), in the tree that the store's scripts are tested
-against. What is left out is everything that takes real time: network, server, processes. A slot that becomes free takes
-the next job at that very moment.
+against or in what comes to the same (`choosing`), with its weights and ceilings. What is left out is everything that
+takes real time: network, server, processes. A slot that becomes free takes the next job at that very moment. Runs may
+fail or be lost by plan (`failures`).
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from queueapp.bench.statistics import percentile, ratio
+from queueapp.bench.choosing import chooser
+from queueapp.bench.failures import Failures, Fate
+from queueapp.bench.outcomes import Outcome, Summary, Times, summary, times
 from queueapp.bench.workloads import Job, Workload, digest
 from queueapp.policies.node import Node
 from queueapp.policies.ordered import Ordered
 from queueapp.policies.protocol import Candidate, Policy
-from queueapp.policies.tree import Charge, Tree
+from queueapp.policies.room import Limits
+from queueapp.policies.tree import Charge
 
 DEFAULT_COST_MS = 50.0
 """The estimate before the first job has ended, as of `Pool.default_cost`."""
 LEARNING = 1 / 8
 """Weight of the newest run time in the estimate, as in the store."""
 TOLD_EVERY = 500
+NO_FAILURES = Failures()
+STARVING_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """A job that ran, on the clock of its workload."""
+    """One run of a job, on the clock of its workload."""
 
     job: Job
     started_us: int
+    attempt: int = 1
+    fate: Fate = "completed"
 
     @property
     def ended_us(self) -> int:
@@ -38,13 +47,18 @@ class Ran:
 
     @property
     def wait_ms(self) -> float:
-        """From arrival to start."""
+        """From arrival to this start."""
         return (self.started_us - self.job.at_us) / 1000
 
     @property
     def latency_ms(self) -> float:
-        """From arrival to end."""
+        """From arrival to this end."""
         return (self.ended_us - self.job.at_us) / 1000
+
+    def columns(self) -> tuple[object, ...]:
+        """What the digest knows of it. A first run that completes is told in four columns."""
+        plain = (self.job.number, self.job.tenant, self.started_us, self.ended_us)
+        return plain if self.attempt == 1 and self.fate == "completed" else (*plain, self.attempt, self.fate)
 
 
 class SmallFirst(Ordered):
@@ -64,63 +78,117 @@ class SmallFirst(Ordered):
 
 
 class Pool:
-    """Slots, and the tree that fills them. Costs are estimates, settled when a job ends, as by default."""
+    """Slots, and what fills them. What no job declares is an estimate, settled when it ends, as by default."""
 
-    def __init__(self, policy: Policy, slots: int) -> None:
-        self._tree = Tree(policy, estimate=lambda _: self._estimate)
+    def __init__(self, policy: Policy, slots: int, seed: int, failures: Failures, limits: Mapping[str, Limits]) -> None:
+        self._pending = chooser(policy, limits, lambda _: self._estimate)
         self._estimate = DEFAULT_COST_MS
         self._free = slots
+        self._seed = seed
+        self._failures = failures
         self._running: list[tuple[int, int]] = []  # heap of (end, number)
-        self._charges: dict[int, Charge] = {}
+        self._due: list[tuple[int, int]] = []  # heap of (moment, number): a backoff is over, or a loss is noticed
         self._jobs: dict[int, Job] = {}
+        self._held: dict[int, tuple[Ran, Charge]] = {}
+        """The latest run of each job that runs, is lost, or waits for its next run."""
 
     @property
-    def next_end_us(self) -> int | None:
-        return self._running[0][0] if self._running else None
+    def next_us(self) -> int | None:
+        """When something happens next, unless a job arrives before."""
+        if self._running and self._due:
+            return min(self._running[0][0], self._due[0][0])
+        return self._running[0][0] if self._running else self._due[0][0] if self._due else None
 
     def submit(self, job: Job) -> None:
         self._jobs[job.number] = job
-        self._tree.push(
-            Candidate(id=str(job.number), tenant=job.tenant, seq=job.number, ready_ms=job.at_us // 1000),
-        )
+        self._pending.push(_candidate(job, job.at_us))
 
-    def end(self, now_us: int) -> None:
-        """End what runs until `now_us`: learn from it, settle its charge, free its slot."""
+    def advance(self, now_us: int) -> None:
+        """End what runs until `now_us`: learn from it, settle its charge, free its slot. Then what is due is back."""
         while self._running and self._running[0][0] <= now_us:
-            _, number = heapq.heappop(self._running)
-            run_ms = self._jobs.pop(number).service_us / 1000
-            self._estimate += (run_ms - self._estimate) * LEARNING
-            charge = self._charges.pop(number)
-            with self._tree.together():
-                self._tree.settle(charge, run_ms)
-                self._tree.release(charge.id)
+            ran, charge = self._held[heapq.heappop(self._running)[1]]
             self._free += 1
+            if ran.fate == "lost":
+                heapq.heappush(self._due, (_noticed_us(ran, self._failures), ran.job.number))
+                continue
+            self._estimate += (ran.job.service_us / 1000 - self._estimate) * LEARNING
+            self._pending.let_go(charge, ran.job.service_us / 1000)
+            if not self._goes_on(ran):
+                del self._held[ran.job.number]
+            else:
+                self._pending.park(_candidate(ran.job, ran.job.at_us))
+                heapq.heappush(self._due, (now_us + self._failures.backoff_ms * 1000, ran.job.number))
+        while self._due and self._due[0][0] <= now_us:
+            ran, charge = self._held[heapq.heappop(self._due)[1]]
+            if ran.fate == "lost":
+                self._pending.let_go(charge, ran.job.service_us / 1000)
+                if not self._goes_on(ran):
+                    del self._held[ran.job.number]
+                    continue
+            self._jobs[ran.job.number] = ran.job
+            self._pending.push(_candidate(ran.job, now_us), charge.rank if ran.fate == "lost" else None)
 
     def dispatch(self, now_us: int) -> Iterator[Ran]:
         """Start jobs while there are free slots."""
-        while self._free and (charge := self._tree.pick()) is not None:
-            job = self._jobs[int(charge.id)]
-            self._charges[job.number] = charge
+        while self._free and (charge := self._pending.pick()) is not None:
+            job = self._jobs.pop(int(charge.id))
+            ran = self._run(job, now_us) if self._failures else Ran(job=job, started_us=now_us)
+            self._held[job.number] = (ran, charge)
             self._free -= 1
             heapq.heappush(self._running, (now_us + job.service_us, job.number))
-            yield Ran(job=job, started_us=now_us)
+            yield ran
+
+    def _run(self, job: Job, now_us: int) -> Ran:
+        before = self._held.get(job.number)
+        attempt = 1 if before is None else before[0].attempt + 1
+        fate = self._failures.fate(self._seed, job.number, attempt)
+        return Ran(job=job, started_us=now_us, attempt=attempt, fate=fate)
+
+    def _goes_on(self, ran: Ran) -> bool:
+        return ran.fate != "completed" and ran.attempt < self._failures.attempts
 
 
-def simulate(workload: Workload, policy: Policy, told: Callable[[int], None] = lambda _: None) -> list[Ran]:
-    """The jobs in the order in which they started. `told` hears now and then how many have.
+def _candidate(job: Job, ready_us: int) -> Candidate:
+    return Candidate(
+        id=str(job.number),
+        tenant=job.tenant,
+        lane=job.lane,
+        seq=job.number,
+        priority=job.priority,
+        cost=job.cost,
+        ready_ms=ready_us // 1000,
+        deadline_ms=max(1, job.deadline_us // 1000) if job.deadline_us else 0,
+    )
 
-    At one moment ends come before arrivals, and both before the slots are filled.
+
+def _noticed_us(ran: Ran, failures: Failures) -> int:
+    """When it is known that a run is lost: its lease is over, and not before it would have ended."""
+    return max(ran.ended_us, ran.started_us + failures.lease_ms * 1000)
+
+
+def simulate(
+    workload: Workload,
+    policy: Policy,
+    told: Callable[[int], None] = lambda _: None,
+    *,
+    failures: Failures = NO_FAILURES,
+    limits: Mapping[str, Limits] = MappingProxyType({}),
+) -> list[Ran]:
+    """The runs in the order in which they started. `told` hears now and then how many have.
+
+    At one moment ends come before what is due again, that before arrivals, and all before the slots are filled.
     """
-    pool, jobs, ran = Pool(policy, workload.slots), workload.jobs, list[Ran]()
+    pool, jobs, ran = Pool(policy, workload.slots, workload.seed, failures, limits), workload.jobs, list[Ran]()
     arrived = 0
     while True:
-        moments = [jobs[arrived].at_us] if arrived < len(jobs) else []
-        if (end_us := pool.next_end_us) is not None:
-            moments.append(end_us)
-        if not moments:
+        next_us = pool.next_us
+        if arrived < len(jobs):
+            now_us = jobs[arrived].at_us if next_us is None else min(jobs[arrived].at_us, next_us)
+        elif next_us is None:
             return ran
-        now_us = min(moments)
-        pool.end(now_us)
+        else:
+            now_us = next_us
+        pool.advance(now_us)
         while arrived < len(jobs) and jobs[arrived].at_us <= now_us:
             pool.submit(jobs[arrived])
             arrived += 1
@@ -134,56 +202,52 @@ def simulate(workload: Workload, policy: Policy, told: Callable[[int], None] = l
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
-    """Waits and latencies of some jobs in ms; NaN where there are none."""
-
-    jobs: int
-    wait_p50_ms: float
-    wait_p95_ms: float
-    wait_max_ms: float
-    latency_mean_ms: float
-    latency_p95_ms: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """One workload under one policy."""
 
+    summary: Summary
     small: Times
-    """All tenants but the big one, taken together."""
+    """All tenants but the big one, taken together; nobody where none is the big one."""
     big: Times
-    tenants: dict[str, Times]
-    makespan_s: float
-    """From the first arrival to the last end, in virtual time."""
-    utilisation: float
-    """Part of the slots' time, over the makespan, in which they ran jobs."""
     digest: str
-    """SHA-256 over the jobs in the order of their starts, with start and end of each."""
+    """SHA-256 over all runs in the order of their starts, with start and end of each."""
 
 
-def result(workload: Workload, ran: Sequence[Ran]) -> Result:
-    """The figures of a run. Needs at least one job."""
-    first_us, last_us = min(run.job.at_us for run in ran), max(run.ended_us for run in ran)
-    busy_us = sum(run.job.service_us for run in ran)
-    names = sorted({run.job.tenant for run in ran})
+def result(
+    workload: Workload, ran: Sequence[Ran], *, failures: Failures = NO_FAILURES, starving_ms: int = STARVING_MS
+) -> Result:
+    """The figures of a simulation, with the `failures` that it was given. Needs at least one job."""
+    ended, big = outcomes(ran, failures), workload.big
     return Result(
-        small=times([run for run in ran if run.job.tenant != workload.big]),
-        big=times([run for run in ran if run.job.tenant == workload.big]),
-        tenants={name: times([run for run in ran if run.job.tenant == name]) for name in names},
-        makespan_s=(last_us - first_us) / 1_000_000,
-        utilisation=ratio(busy_us, workload.slots * (last_us - first_us)),
-        digest=digest((run.job.number, run.job.tenant, run.started_us, run.ended_us) for run in ran),
+        summary=summary(ended, slots=workload.slots, starving_ms=starving_ms, tenants=workload.tenants),
+        small=times([one for one in ended if big is not None and one.tenant != big], starving_ms),
+        big=times([one for one in ended if one.tenant == big], starving_ms),
+        digest=digest(run.columns() for run in ran),
     )
 
 
-def times(ran: Sequence[Ran]) -> Times:
-    waits, latencies = sorted(run.wait_ms for run in ran), sorted(run.latency_ms for run in ran)
-    return Times(
-        jobs=len(ran),
-        wait_p50_ms=percentile(waits, 50),
-        wait_p95_ms=percentile(waits, 95),
-        wait_max_ms=percentile(waits, 100),
-        # In whole microseconds, so that the sum does not depend on its order.
-        latency_mean_ms=ratio(sum(run.ended_us - run.job.at_us for run in ran), len(ran)) / 1000,
-        latency_p95_ms=percentile(latencies, 95),
-    )
+def outcomes(ran: Sequence[Ran], failures: Failures = NO_FAILURES) -> list[Outcome]:
+    """What became of each job, in the order in which their last runs began."""
+    earlier: dict[int, tuple[int, int]] = {}  # number → first start, time in slots so far
+    found = []
+    for run in ran:
+        job = run.job
+        started_us, busy_us = earlier.pop(job.number, (run.started_us, 0)) if earlier else (run.started_us, 0)
+        busy_us += job.service_us
+        if run.fate != "completed" and run.attempt < failures.attempts:
+            earlier[job.number] = (started_us, busy_us)
+            continue
+        found.append(
+            Outcome(
+                tenant=job.tenant,
+                priority=job.priority,
+                planned_us=job.at_us,
+                started_us=started_us,
+                ended_us=_noticed_us(run, failures) if run.fate == "lost" else run.ended_us,
+                busy_us=busy_us,
+                deadline_us=job.deadline_us,
+                attempts=run.attempt,
+                completed=run.fate == "completed",
+            )
+        )
+    return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from queueapp.bench import SETTINGS
 from queueapp.bench.waiting import until
 from queueapp.store import shards
 
@@ -15,12 +17,21 @@ STOP_TIMEOUT_S = 30.0
 
 
 @contextmanager
-def worker(pool: str, *, slots: int, log: Path, coroutines: int = 0) -> Iterator[subprocess.Popen[bytes]]:
+def worker(
+    pool: str, *, slots: int, log: Path, coroutines: int = 0, settings: str = SETTINGS
+) -> Iterator[subprocess.Popen[bytes]]:
     """A worker of `pool` that has made itself known; stopped gracefully at the end. What it says goes to `log`."""
     command = [sys.executable, "-m", "django", "ductor_worker", "--pool", pool, "--slots", str(slots), "--no-reload"]
     command += ["--coroutines", str(coroutines)]
     with log.open("wb") as out:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            env={**os.environ, "DJANGO_SETTINGS_MODULE": settings},
+        )
     try:
         _await_registration(pool, process, log)
         yield process

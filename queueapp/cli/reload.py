@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from django.utils import autoreload
 
+from queueapp import telemetry
 from queueapp.cli.command import plain
 from queueapp.cli.leash import put_on_leash
 from queueapp.errors import DuctorError
@@ -47,6 +48,7 @@ def run_reloading(main: Callable[[], int], stop: Callable[[], None], patience_s:
         finally:
             ended.set()
         if not stopping.is_set():
+            telemetry.flush()
             logging.shutdown()
             sys.stdout.flush()
             sys.stderr.flush()

@@ -14,6 +14,7 @@ from pathlib import Path
 from django.db import connections
 from prometheus_client.registry import Collector
 
+from queueapp import telemetry
 from queueapp.cli import reload, startup
 from queueapp.cli.memory import MIB, MemoryWatch
 from queueapp.cli.processes import came_up
@@ -224,6 +225,8 @@ def run_worker(command: WorkerCommand, *, reloading: bool) -> int:
         last = threading.Timer(MARGIN_S, os._exit, (code,))
         last.daemon = True
         last.start()
+    if command.supervised or code not in {EXIT_DONE, EXIT_SPENT}:
+        telemetry.flush()
     if code not in {EXIT_DONE, EXIT_SPENT}:
         logging.shutdown()
         sys.stdout.flush()

@@ -27,6 +27,10 @@ class Limits:
     """At which jobs are leased; None = any."""
 
 
+UNLIMITED = Limits()
+"""Where nothing is configured."""
+
+
 class Room:
     """What is configured for a pool's tenants and lanes, and what of it is used. `now_ms` is the store's clock."""
 
@@ -40,7 +44,7 @@ class Room:
         """Tenants and lanes that are out of the walk for want of a token → when they have one."""
 
     def limits(self, tenant: str, lane: str = "") -> Limits:
-        return self._limits.get((tenant, lane), Limits())
+        return self._limits.get((tenant, lane), UNLIMITED)
 
     def configured(self) -> Iterator[Scope]:
         """The scopes that have limits of their own."""

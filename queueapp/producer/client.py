@@ -18,7 +18,7 @@ from queueapp import metrics
 from queueapp.compat import Task, task_enqueued
 from queueapp.errors import BacklogFull, DuctorError, IdempotencyConflict, StoreError, Throttled
 from queueapp.moments import moment
-from queueapp.producer import outbox, rows, transactions
+from queueapp.producer import matching, outbox, rows, transactions
 from queueapp.producer.preparation import Prepared, prepare
 from queueapp.producer.results import DuctorResult, result_from_record
 from queueapp.producer.sending import Answer, asend_each, send_each
@@ -48,7 +48,7 @@ def submit(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ductor
     rows.require_tenant(prepared.job.tenant)
     if deferred := defer([prepared]):
         return deferred[0]
-    [answer] = send_each([(prepared.pool, prepared.job)])
+    answer = matching.send(prepared) or send_each([(prepared.pool, prepared.job)])[0]
     accepted = check(prepared, answer)
     if accepted.outcome in STAND_INS:
         return standing_in([Replay(prepared, accepted)])[0]
@@ -66,7 +66,7 @@ async def asubmit(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     await rows.arequire_tenant(prepared.job.tenant)
     if deferred := defer([prepared]):
         return deferred[0]
-    [answer] = await asend_each([(prepared.pool, prepared.job)])
+    answer = await matching.asend(prepared) or (await asend_each([(prepared.pool, prepared.job)]))[0]
     accepted = check(prepared, answer)
     if accepted.outcome in STAND_INS:
         return (await astanding_in([Replay(prepared, accepted)]))[0]

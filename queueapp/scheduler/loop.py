@@ -167,9 +167,13 @@ class Scheduler:
             logger.info("Scheduler stopped", extra={"owner": self._owner})
 
     def _hurry_shard(self, prefix: str) -> None:
-        """The presence's thread: this shard's channel was confirmed, or all of them ("") were lost."""
-        for pool in [*self.leaderships] if not prefix else [self._by_prefix[prefix]]:
-            self._mail.put((pool, True))
+        """The presence's thread: this shard's channel was confirmed, or all of them ("") were lost.
+
+        A worker in the same process may have added shards that the loop comes to only later, and asks about then.
+        """
+        pool = self._by_prefix.get(prefix)
+        for named in [*self.leaderships] if not prefix else [pool] if pool is not None else []:
+            self._mail.put((named, True))
 
     def _lead_hurried(self, wait_s: float) -> None:
         """Waits for mail, so long at most, and takes all there is. Leadership first: what it waits for takes

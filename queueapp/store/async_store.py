@@ -15,7 +15,7 @@ from queueapp.store.calls import Call
 from queueapp.store.connection import translate_errors
 from queueapp.store.job_reads import check_replies, queue_job_reads, read_jobs
 from queueapp.store.keys import ShardKeys
-from queueapp.store.records import Enqueued, NewJob
+from queueapp.store.records import Enqueued, Matched, NewJob
 from queueapp.store.sending import server_clock, ways
 from queueapp.store.views import JobRecord
 
@@ -39,6 +39,10 @@ class AsyncStore:
             accepted = await self._run(calls.enqueue(batch, self._clock_ms()))
             answers += accepted
         return answers
+
+    async def match(self, job: NewJob, worker: str, lease_ms: int) -> Matched:
+        """As `Store.match`."""
+        return await self._run(calls.match(job, worker, lease_ms, self._clock_ms()))
 
     async def cancel(self, ids: Sequence[str]) -> list[str]:
         """As `Store.cancel`, for one call's worth of ids."""

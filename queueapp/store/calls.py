@@ -14,7 +14,8 @@ from queueapp.errors import REFUSALS, InvalidOption, SchemaMismatch, StoreError
 from queueapp.policies.registry import DIRECT
 from queueapp.store.configuration import KeyLimits, PoolConf, ScopeLimits
 from queueapp.store.rates import pack_dispatch, pack_front
-from queueapp.store.records import Completed, Enqueued, Finish, KeyUse, NewJob, Returned
+from queueapp.store.records import Completed, Enqueued, Finish, KeyUse, Matched, NewJob, Returned
+from queueapp.store.rows import leased_job
 from queueapp.store.scripts import Argument, Script, script
 from queueapp.store.upgrades import mismatch
 
@@ -149,6 +150,32 @@ def enqueue(jobs: Sequence[NewJob], clock_ms: int) -> Call[list[Enqueued]]:
         ]
 
     return call("enqueue", clock_ms, read, {"jobs": rows})
+
+
+def match(job: NewJob, worker: str, lease_ms: int, clock_ms: int) -> Call[Matched]:
+    """One plain job that this worker has begun: what else an enqueue may ask for is not among the arguments."""
+    row = (
+        job.id,
+        job.task,
+        job.tenant,
+        job.lane,
+        job.priority,
+        number(job.cost),
+        job.max_attempts,
+        job.max_crashes,
+        job.deadline_ms,
+        job.fingerprint,
+        job.payload,
+    )
+
+    def read(reply: Reply) -> Matched:
+        outcome, wait_ms, *leased = reply
+        return Matched(
+            answer=Enqueued(outcome=outcome.decode(), id=job.id, wait_ms=wait_ms),
+            job=leased_job(leased[0], {leased[0][6]: job.task}) if leased else None,
+        )
+
+    return call("match", clock_ms, read, {"job": [row]}, worker=worker, lease_ms=lease_ms)
 
 
 def finish_row(finish: Finish) -> Sequence[Argument]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import redis
 
+from queueapp.policies.registry import DIRECT
 from queueapp.store.configuration import KeyLimits, PoolConf, Rate, ScopeLimits
 from queueapp.store.connection import translate_errors
 from queueapp.store.keys import ShardKeys
@@ -38,6 +39,34 @@ def unpack_limits(packed: bytes) -> StoredLimits:
         min_share=int(minimum or 0),
         dispatch_rate=unpack_dispatch(dispatch[0]) if dispatch else None,
     )
+
+
+def unlimited(client: redis.Redis, keys: ShardKeys, scopes: Sequence[tuple[str, str]]) -> tuple[int, list[bool]]:
+    """The version of the configuration, and of each (tenant, lane) whether nothing in it holds its jobs back: pause,
+    ceiling, guaranteed minimum, rate or room, of the pool, the tenant or the lane; nor a leader who chooses.
+
+    One round trip, the version first: with what came later, it is too old, and the next answer of `cycle` says so.
+    """
+    tenants, lanes = [f"t:{tenant}" for tenant, _ in scopes], [f"l:{tenant}|{lane}" for tenant, lane in scopes]
+    with translate_errors():
+        pipeline = client.pipeline(transaction=False)
+        pipeline.hmget(keys["conf"], "version", "paused", "max", "room", "mode", "policy")
+        for names in (tenants, lanes):
+            pipeline.hmget(keys["limits"], names)
+            pipeline.hmget(keys["limits"], [f"f{name}" for name in names])
+        (version, paused, ceiling, room, mode, policy), *found = pipeline.execute()
+    closed = paused == b"1" or ceiling or room or mode == b"scheduled" or (policy and policy.decode() not in DIRECT)
+    return int(version or 0), [
+        not (closed or _holds_back(tenant, tenant_front) or _holds_back(lane, lane_front))
+        for tenant, tenant_front, lane, lane_front in zip(*found, strict=True)
+    ]
+
+
+def _holds_back(packed: bytes | None, front: bytes | None) -> bool:
+    if packed is None:
+        return front is not None
+    stored = unpack_limits(packed)
+    return bool(front or stored.paused or stored.ceiling is not None or stored.min_share or stored.dispatch_rate)
 
 
 class ConfigurationReads:

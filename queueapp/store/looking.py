@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from queueapp.store.calls import Reply
+from queueapp.store.configured import unlimited
 from queueapp.store.scripts import Argument
 from queueapp.store.sending import Sender
 from queueapp.store.views import Cursor, Page, Standing, StandingJob
@@ -109,6 +110,10 @@ class Looking(Sender):
         """What one job waits for, at one moment; lua/explain.lua says what bounds what. Changes nothing."""
         call = self._call("explain", id=job_id, live_ms=live_ms, most=most, walked=walked, looks=looks)
         return wait_facts(job_id, self._run(call))
+
+    def unlimited(self, scopes: Sequence[tuple[str, str]]) -> tuple[int, list[bool]]:
+        """The version of the configuration, and of each (tenant, lane) whether nothing in it holds its jobs back."""
+        return unlimited(self.client, self.keys, scopes)
 
 
 def _page(reply: Reply) -> Page:

@@ -172,6 +172,15 @@ to stop; `stale` and `gone` are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Matched:
+    """The answer to `match`: that of an enqueue, and the lease."""
+
+    answer: Enqueued
+    job: LeasedJob | None
+    """None: it was refused, or goes into line as any other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Leases:
     """The answer to `check_and_lease`."""
 
@@ -193,6 +202,8 @@ class Cycle(Leases):
     lost: Sequence[str]
     cancelled: Sequence[str] = ()
     """Jobs of this worker that were told to stop, in each answer anew until their leases end."""
+    version: int = 0
+    """Of the pool's configuration in force; 0 = never configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

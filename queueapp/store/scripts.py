@@ -120,7 +120,11 @@ def minify(text: str) -> str:
 @functools.cache
 def script(name: str) -> Script:
     """The transition `name`, assembled. FileNotFoundError when there is none."""
-    text = source(f"{name}.lua")
+    return assemble(name, source(f"{name}.lua"))
+
+
+def assemble(name: str, text: str) -> Script:
+    """The transition whose file has this text."""
     contract = {key: value.strip() for key, value in CONTRACT.findall(text)}
     assembled = minify(expand(text)).encode()
     sha = hashlib.sha1(assembled, usedforsecurity=False).hexdigest()

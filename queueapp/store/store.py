@@ -29,6 +29,7 @@ from queueapp.store.records import (
     Finish,
     LeasedJob,
     Leases,
+    Matched,
     Moved,
     NewJob,
     Recovered,
@@ -90,8 +91,14 @@ class Store(Checking, Operating, Looking):
             finished=[word.decode() for word in reply[4]],
             lost=[job_id.decode() for job_id in reply[5]],
             cancelled=list(dict.fromkeys([*reply[6].decode().split(), *(job_id.decode() for job_id in reply[7])])),
+            version=reply[8],
             **self._leases(reply),
         )
+
+    def match(self, job: NewJob, worker: str, lease_ms: int) -> Matched:
+        """A new plain job whose body `worker` has begun → active, in its hands; where a limit forbids it → pending or
+        ingress, without a lease. Of what `enqueue` offers only the order in line counts here (priority, deadline)."""
+        return self._run(calls.match(job, worker, lease_ms, self._clock_ms()))
 
     def complete(self, finished: Sequence[Completed]) -> list[Word]:
         """Active → ended (completed; cancelled when it was told to stop), for the current attempt only."""

@@ -8,18 +8,24 @@ an exception says.
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 from queueapp.codec import decode_arguments
 from queueapp.telemetry import sentry, spans
 
+logger = logging.getLogger(__name__)
+
 OPTION = "trace"
 """Where the carrier stands among the options of a payload."""
 CARRIER_CHARACTERS = 1_000
 """A carrier that is longer leaves out what is longest: a host's baggage."""
+FLUSH_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +56,30 @@ class Delivery:
 def active() -> bool:
     """Whether anybody wants to know."""
     return spans.active() or sentry.active()
+
+
+def flush(within_s: float = FLUSH_S) -> None:
+    """Has what was recorded last sent, for a process that leaves without the interpreter's own end. Never raises.
+
+    Returns after `within_s` at the latest: an exporter that does not keep to it is left behind in a thread of its own.
+    """
+    end = monotonic() + within_s
+    flushing = [
+        threading.Thread(target=_flush, args=(each.flush, within_s), name="ductor-flush", daemon=True)
+        for each in (spans, sentry)
+        if each.active()
+    ]
+    for thread in flushing:
+        thread.start()
+    for thread in flushing:
+        thread.join(max(0.0, end - monotonic()))
+
+
+def _flush(flush: Callable[[float], None], within_s: float) -> None:
+    try:
+        flush(within_s)
+    except Exception:
+        logger.warning("What was recorded last for a trace could not be sent", exc_info=True)
 
 
 @contextmanager

@@ -62,6 +62,11 @@ def consumed(delivery: Delivery) -> Iterator[Callable[[str], None]]:
             yield lambda fault: span.set_status("internal_error") if fault else None
 
 
+def flush(within_s: float) -> None:
+    """See `telemetry.flush`."""
+    _sdk().flush(timeout=within_s)
+
+
 def carrier() -> dict[str, str]:
     """The trace, and where traces are sampled what is known of it."""
     sdk = _sdk()

@@ -98,6 +98,13 @@ def consumed(delivery: Delivery) -> Iterator[Callable[[str], None]]:
         context.detach(token)
 
 
+def flush(within_s: float) -> None:
+    """See `telemetry.flush`. Not every provider has anything to send; ours to ask is the SDK's."""
+    force = getattr(_trace().get_tracer_provider(), "force_flush", None)
+    if force is not None:
+        force(round(within_s * 1000))
+
+
 def carrier() -> dict[str, str]:
     """What the host's propagators write of the present context, and whether it is that of a bulk call."""
     found: dict[str, str] = {}

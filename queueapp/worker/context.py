@@ -26,6 +26,9 @@ from queueapp.worker.slots import Held
 
 logger = logging.getLogger(__name__)
 
+RECORDED_WITHIN_S = 60.0
+"""Longer than whoever enqueued a job asks the store for it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext(TaskContext):  # type: ignore[misc]  # the stubs do not know that TaskContext is frozen
@@ -189,11 +192,23 @@ def save_given(held: Held, task: DuctorTask) -> None:
 def save(held: Held, name: str, encoded: bytes) -> bool:
     """Whether it was saved, under the lease. What a job tells of itself must not make it fail."""
     job = held.job
+    if not _is_recorded(held):
+        return False
     try:
         return held.line.store.save(job.id, job.attempts, {name: encoded}) == "done"
     except StoreError as error:
         logger.warning("Not saved: %s", error, extra={"job_id": held.public_id, "field": name})
         return False
+
+
+def _is_recorded(held: Held) -> bool:
+    """Whether the store has answered about a body that began before it was asked (`match`): until then nothing can be
+    saved. Waited for, but not on an event loop, which may be what brings the answer."""
+    if held.recorded is None or held.recorded.is_set():
+        return True
+    if asyncio._get_running_loop() is not None:
+        return False
+    return held.recorded.wait(RECORDED_WITHIN_S)
 
 
 def _progress(done: float, total: float | None, message: str) -> dict[str, object]:

@@ -67,16 +67,13 @@ class LoopSlots(Slots):
         """A chunk for each job: none waits for another."""
         for held in jobs:
             chunk = Chunk(deque((held,)), now)
-            self.outstanding[id(chunk)] = chunk
+            self.count_in(chunk)
             self._inbox.append(chunk)
-        if self._loop is None:
-            self._start_loop()
-        assert self._loop is not None
-        with self._lock:
-            if self._waking:
-                return
-            self._waking = True
-        self._loop.call_soon_threadsafe(self._begin)
+        self._wake()
+
+    def begin(self, chunk: Chunk) -> None:
+        self._inbox.append(chunk)
+        self._wake()
 
     def begun_unreported(self) -> list[Held]:
         """None: a job comes here only once the store knows that it begins (`Placement.is_quick`)."""
@@ -85,10 +82,21 @@ class LoopSlots(Slots):
     def has_unbegun(self) -> bool:
         return bool(self._inbox)
 
-    def take_stuck(self, now: float, patience_s: float = STUCK_S) -> list[Held]:
-        """Takes back what the loop has not begun, because a body blocks it."""
-        stuck = [chunk for chunk in list(self._inbox) if now - chunk.since >= patience_s]
+    def take_stuck(self, now: float) -> list[Held]:
+        """What the loop has not begun, because a body blocks it."""
+        stuck = [chunk for chunk in list(self._inbox) if now - chunk.since >= STUCK_S and not chunk.unrecorded]
         return [held for chunk in stuck for held in emptied(chunk)]
+
+    def _wake(self) -> None:
+        """Asks the loop to look into the inbox, unless it will."""
+        with self._lock:
+            if self._loop is None:
+                self._start_loop()
+            if self._waking:
+                return
+            self._waking = True
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._begin)
 
     def _start_loop(self) -> None:
         loop = self._loop = asyncio.new_event_loop()

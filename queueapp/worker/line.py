@@ -19,7 +19,8 @@ from typing import Protocol
 from queueapp.errors import StoreError, StoreUnavailable
 from queueapp.outage import Outage
 from queueapp.store import shards
-from queueapp.store.records import Cycle, Finish, Returned, Word
+from queueapp.store.records import Cycle, Finish, LeasedJob, Returned, Word
+from queueapp.worker.clearance import Clearance
 from queueapp.worker.heartbeat import Heartbeat, lose, stop
 from queueapp.worker.meter import PoolMeter
 from queueapp.worker.slots import Held
@@ -33,6 +34,8 @@ PAUSE_MAX_S = 1.0
 REGISTER_S = 30.0
 REGISTER_TTL_MS = 90_000
 MEAN_FACTOR = 0.125
+QUIET_S = 6.0
+"""How long it holds that nothing is runnable. An idle worker, which would be woken, asks a little more often."""
 
 
 class WorkerStore(Protocol):
@@ -58,6 +61,8 @@ class WorkerStore(Protocol):
     def register(self, worker: str, info: Mapping[str, str], ttl_ms: int, channel: str = "") -> bool: ...
 
     def forget(self, worker: str) -> object: ...
+
+    def unlimited(self, scopes: Sequence[tuple[str, str]]) -> tuple[int, list[bool]]: ...
 
 
 @dataclass(slots=True, frozen=True)
@@ -117,6 +122,8 @@ class Line:
         """When the store last answered a question for jobs."""
         self.registered = False
         """The store knows this worker in this pool."""
+        self.clearance = Clearance()
+        self._quiet_until = 0.0
         self.words: dict[str, int] = {}
         """What became of the outcomes, counted by word."""
         self._clock = clock
@@ -141,6 +148,11 @@ class Line:
     def stop_key(self) -> str:
         """Where tokens come for this worker alone: some of its jobs were told to stop."""
         return shards.keys(self.pool)[f"stop:{self.worker}"]
+
+    @property
+    def quiet(self) -> bool:
+        """The store said a moment ago that nothing is runnable, and nothing has been heard since. For any thread."""
+        return self._clock() < self._quiet_until
 
     @property
     def away(self) -> bool:
@@ -216,6 +228,7 @@ class Line:
             )
         except StoreError as error:
             self._repeated = True
+            self._quiet_until = 0.0
             self._refused = not isinstance(error, StoreUnavailable)
             self.away_until = self._clock() + self._outage.failed(self.pool, error)
             return ()
@@ -261,6 +274,19 @@ class Line:
     def took_token(self) -> None:
         """The parker took a token. Without a free slot here it must go back, or another worker sleeps beside work."""
         self.hungry = self.owes = True
+        self._quiet_until = 0.0
+
+    def granted(self, job: LeasedJob, now: float) -> None:
+        """A lease came about outside of `exchange` (`match`)."""
+        self.meter.leased([job])
+        self.heartbeat.leased(now)
+
+    def look_up(self) -> None:
+        """Asks what holds back the tenants and lanes that somebody wants to know about (`clearance`)."""
+        try:
+            self.clearance.look_up(self.store.unlimited)
+        except StoreError as error:
+            logger.debug("Limits not looked up: %s", error)
 
     def flush(self) -> None:
         """Says all that there is to say, as long as the store answers; jobs that come with a late reply go back."""
@@ -320,6 +346,8 @@ class Line:
     def _schedule(self, call: Call, reply: Cycle, now: float) -> None:
         """When to ask again. A call that got nothing although something was runnable must not become a hot loop."""
         self.empty = call.want > 0 and not reply.jobs and not reply.runnable and reply.next_due_ms != 0
+        self._quiet_until = 0.0 if reply.runnable else now + QUIET_S
+        self.clearance.told(reply.version)
         self.hungry = reply.runnable or (call.want > 0 and len(reply.jobs) >= call.want)
         due_s = reply.next_due_ms / 1000 if reply.next_due_ms >= 0 else float("inf")
         fruitless = not reply.jobs and not reply.more and ((call.want > 0 and reply.runnable) or due_s < PAUSE_S)

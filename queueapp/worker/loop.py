@@ -3,7 +3,8 @@
 A worker is one I/O thread, which runs `Worker.run`, and the threads that it hands work to: slots run bodies, the event
 loop runs those that are coroutines, the parker waits for wake tokens. The I/O thread alone talks about leases with the
 store. Everybody else only puts into its mailbox: slots the chunks that are through, the parker that it woke up, the
-clock of time limits whose time is over, signal handlers that it is time to stop.
+clock of time limits whose time is over, signal handlers that it is time to stop, code that enqueues that a body which
+it began is leased (`match`).
 Bodies are at the slots' mercy, never at the store's: while it is away they run on, and their outcomes wait in their
 line.
 """
@@ -13,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from queue import Empty, SimpleQueue
 from time import monotonic
 
@@ -24,11 +24,14 @@ from queueapp.worker.coroutines import LoopSlots
 from queueapp.worker.faults import Faults
 from queueapp.worker.limits import Limits
 from queueapp.worker.line import Line
+from queueapp.worker.match import Match, Matches
 from queueapp.worker.meter import Meter
-from queueapp.worker.parker import Parker, block_s
+from queueapp.worker.parker import Parker
+from queueapp.worker.parking import Parking
 from queueapp.worker.placement import Placement
 from queueapp.worker.room import Room
 from queueapp.worker.slots import LOOKAHEAD_MS, TICK_S, Chunk, Held, Outcome, Overdue, Slots, ThreadSlots
+from queueapp.worker.stages import Stage
 
 logger = logging.getLogger(__name__)
 
@@ -37,25 +40,8 @@ EXIT_CUT_SHORT = 4
 """Bodies still ran when the grace was over and were given back, or outcomes were not heard: those jobs run again."""
 EXIT_OVERDUE = 5
 """Bodies that had passed their time limit still ran. Their jobs had been reported as failed; nothing is lost."""
-
-
-class Stage(IntEnum):
-    """How far a worker has got. It never goes back."""
-
-    WORKING = 0
-    RETIRING = 1
-    """Leases nothing more; what runs may end."""
-    DRAINING = 2
-    """Leases nothing more; what runs may end within the grace."""
-    LEAVING = 3
-    """Gives back whatever it still holds, and ends."""
-
-
 UNHEARD_S = 0.5
 """Nobody waits for the wake tokens of a pool while another has work: so often it is asked without one."""
-FULL_S = 1.0
-"""When every slot has been taken for so long, the parker waits for what is meant for this worker: that a job shall
-stop. Sooner it would have to be called back from that all the time."""
 WOKEN, LOOK = object(), object()
 
 
@@ -103,11 +89,13 @@ class Worker:
             loop = LoopSlots(options.coroutines, lambda held: arun(held, options.faults, self._limits), self._mail.put)
             self._slots.append(loop)
         self._placements = [Placement(slots) for slots in self._slots]
-        self._room = Room(self._placements[0], self._placements[1] if options.coroutines else None, self._lines)
+        on_loop = self._placements[1] if options.coroutines else None
+        self._room = Room(self._placements[0], on_loop, self._lines)
         self._stage = Stage.WORKING
         self._grace_ends = float("inf")
         self._left = options.max_tasks
-        self._full_since: float | None = None
+        self._parking = Parking(self._parker)
+        self._matches = Matches(self._lines, self._placements[0], on_loop, self._mail.put, self.look)
         self._meter = Meter([line.meter for line in self._lines], self._slots, clock())
         self.turned_at = clock()
         """When the I/O thread last got on, on the monotonic clock: probes of health read it."""
@@ -150,9 +138,11 @@ class Worker:
         for slots in self._slots:
             slots.start()
         self._parker.start()
+        self._matches.open()
         try:
             while not self._over():
-                self._listen()
+                self._publish()
+                self._listen(self._wait_s())
                 self._turn()
                 self._collect()
                 self._tend()
@@ -162,12 +152,12 @@ class Worker:
             code = self._leave()
         return code
 
-    def _listen(self) -> None:
-        """Waits for mail, or until something is due by time; takes all that has come."""
-        wait_s = self._wait_s()
+    def _listen(self, wait_s: float) -> None:
+        """Waits for mail, at most so long; takes all that has come."""
         try:
             message = self._mail.get(timeout=wait_s) if wait_s > 0 else self._mail.get_nowait()
             while True:
+                self._matches.count_in()
                 if type(message) is Chunk:
                     for slots in self._slots:
                         slots.through(message)
@@ -179,6 +169,8 @@ class Worker:
                     self._stop(message)
                 elif type(message) is tuple:
                     self._abandon(*message)
+                elif type(message) is Match:
+                    self._settle(message)
                 message = self._mail.get_nowait()
         except Empty:
             return
@@ -211,7 +203,7 @@ class Worker:
 
     def _take_done(self, chunk: Chunk) -> None:
         done = chunk.done
-        while done:
+        while done and not chunk.unrecorded:
             held, outcome, run_ms = done.popleft()
             line, job = held.line, held.job
             line.meter.ran(held, run_ms)
@@ -257,10 +249,13 @@ class Worker:
             if announced or slow or line.wants_call(room, now):
                 unreported = [held for slots in self._slots for held in slots.begun_unreported() if held.line is line]
                 begin = max(0, min(room, self._room.begins(line)))
+                self._publish(room)
                 self._place(line, line.exchange(room, begin, [*announced, *unreported]))
                 self._room.begin(announced, self._clock())
             if line.returned and self._clock() >= line.away_until:
                 line.give_back()
+            if line.clearance.wanted and self._clock() >= line.away_until:
+                line.look_up()
 
     @property
     def _barred(self) -> bool:
@@ -273,15 +268,17 @@ class Worker:
             return 0
         room = self._room.of(line, now)
         if self._left is not None:
-            room = min(room, self._left - sum(line.promised for line in self._lines))
+            room = min(room, self._left - self._matches.pending - sum(line.promised for line in self._lines))
         return max(0, room)
 
     def _place(self, line: Line, jobs: Sequence[Held]) -> None:
         """Hands leased jobs over. What a late reply brings to a stopping worker goes back."""
         if self._left is not None:
             self._left -= len(jobs)
+        self._matches.leased(jobs)
         if self._stage is Stage.WORKING:
             self._room.place(line, jobs, self._clock())
+            self._publish()
         else:
             for held in jobs:
                 self._give_up(held)
@@ -296,16 +293,20 @@ class Worker:
         stopped. Too many of those, and the process has to end; one is enough where another process follows."""
         line = held.line
         slots = self._room.place_of(held).slots
-        behind = slots.abandon(held) if line.held.get(held.job.id) is held else None
+        if self._matches.overdue(held, overdue):
+            return
+        holds = line.held.get(held.job.id) is held
+        behind = slots.abandon(held) if holds or held.lost else None
         if behind is None:
             return  # it ended just then
         held.lost = True
         held.interrupt()
         for one in behind:
             self._give_up(one)
-        stand_in = Held(held.job, line, begun=True, overdue=overdue, cost=held.cost)
-        line.held[held.job.id] = stand_in
-        self._slots[0].put([stand_in], float("inf"))  # never taken back, however long it waits for a thread
+        if holds:
+            stand_in = Held(held.job, line, begun=True, overdue=overdue, cost=held.cost)
+            line.held[held.job.id] = stand_in
+            self._slots[0].put([stand_in], float("inf"))  # never taken back, however long it waits for a thread
         logger.error(
             "A body has not ended within its time limit of %g s; it is given up and runs on unheard",
             overdue.timeout_s,
@@ -315,36 +316,30 @@ class Worker:
             self._stop(Stage.DRAINING)
 
     def _park(self) -> None:
-        """Sends the parker to wait when slots are free and no pool that can be reached has anything for them; or, when
-        none has been free for a while, for jobs that shall stop."""
+        """See `Parking`."""
         now = self._clock()
         reached = [line for line in self._lines if not line.away]
-        if not reached:
-            return
-        heartbeat_s = min(line.heartbeat.next_at for line in reached) - now
-        rooms = {line.pool: self._room_of(line, now) for line in reached}
-        if not any(rooms.values()):
-            self._full_since = now if self._full_since is None else self._full_since
-            if now - self._full_since >= FULL_S and not self._parker.parked:
-                self._parker.park(block_s(None, heartbeat_s), work=False)
-            return
-        self._full_since = None
-        if any(line.hungry and rooms[line.pool] for line in reached):
-            return
-        # Of a pool whose next job would find no slot: tokens that were taken would have to be returned at once.
-        deaf = frozenset(line.wake_key for line in reached if not rooms[line.pool])
-        if self._parker.parked:
-            if not self._parker.hears_work or self._parker.deaf - deaf:
-                self._parker.recall()
-            return
-        due_s = min(line.due_at for line in reached if rooms[line.pool]) - now
-        self._parker.park(block_s(due_s, heartbeat_s), deaf=deaf)
+        self._parking.tend(reached, {line.pool: self._room_of(line, now) for line in reached}, now)
+
+    def _publish(self, asked: int = 0) -> None:
+        """Says how many may begin at once (`Matches`) beside those that the store is asked for."""
+        most = float("inf") if self._left is None else self._left - asked - sum(line.promised for line in self._lines)
+        self._matches.publish(most if self._stage is Stage.WORKING and not self._barred else 0)
+
+    def _settle(self, match: Match) -> None:
+        """The store has answered about one of them."""
+        if self._matches.settle(match, self._clock()) and self._left is not None:
+            self._left -= 1
+        self._take_done(match.chunk)
+        if match.overdue is not None:
+            self._abandon(match.held, match.overdue)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def _stop(self, wanted: Stage) -> None:
         if self._stage < Stage.DRAINING and wanted > self._stage:
             self._stage = wanted
+            self._matches.close()
             if wanted is not Stage.RETIRING:
                 self._grace_ends = self._clock() + self._options.grace_ms / 1000
             for placement in self._placements:
@@ -363,18 +358,24 @@ class Worker:
         if any(slots.outstanding for slots in self._slots) or not all(line.settled for line in self._lines):
             return False
         through = self._options.batch and (self._barred or all(line.empty for line in self._lines))
-        return through or self._stage is not Stage.WORKING or self._left == 0
+        if not (through or self._stage is not Stage.WORKING or self._left == 0):
+            return False
+        self._matches.close()
+        return not self._matches.pending
 
     def _leave(self) -> int:
         """Gives back what is still held, says good-bye. The store gets one try; what it misses, leases settle."""
         self._stage = Stage.LEAVING
         self._parker.close()
+        self._matches.close()
+        self._listen(0)
         self._collect()
         abandoned = [held for line in self._lines for held in line.held.values()]
         for held in abandoned:
             held.line.give_up(held)
             held.lost = True
             held.interrupt()
+        self._matches.give_up()
         for line in self._lines:
             line.flush()
             if not line.away:

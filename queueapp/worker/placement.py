@@ -32,6 +32,15 @@ class Placement:
         """Jobs that wait here for a free slot."""
         return len(self._careful)
 
+    @property
+    def crowded(self) -> bool:
+        """More jobs wait here for a free slot than there are: what is leased ahead would take each slot before them.
+
+        Those of a pool whose store is away do not count: it cannot be told that they begin.
+        """
+        idle = self.slots.idle
+        return len(self._careful) > idle and sum(not held.line.away for held, _ in self._careful) > idle
+
     def learn(self, task: str, run_ms: float) -> None:
         """Learns from a body that ended."""
         mean = self._task_ms.get(task, run_ms)

@@ -112,6 +112,8 @@ class Room:
         return coroutines if looped > 1 - PURE else min(threads, coroutines)
 
     def _free(self, placement: Placement, now: float) -> int:
+        if placement.crowded:
+            return 0
         # While means differ between pools the slowest decides: slots are shared.
         means = [line.mean_ms for line in self._lines if line.mean_ms is not None]
         room = placement.slots.room(max(means) if means else None, now) - placement.waiting

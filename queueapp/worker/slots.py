@@ -1,9 +1,9 @@
 """Slots: room for running bodies, and the chunks of jobs that the I/O thread hands to them.
 
-The I/O thread alone calls the methods of `Slots`. Here are those that are threads; `coroutines` has those of
-`async def` bodies. A slot thread takes one chunk, runs its jobs one after another and posts the chunk back; that is two
-queue operations a chunk, not a job. Jobs that take time travel in chunks of one. What a slot has not begun can be taken
-back at any time, because both sides pop from the chunk's deque, which is atomic.
+The I/O thread alone calls the methods of `Slots`, but for `begin`. Here are those that are threads; `coroutines` has
+those of `async def` bodies. A slot thread takes one chunk, runs its jobs one after another and posts the chunk back;
+that is two queue operations a chunk, not a job. Jobs that take time travel in chunks of one. What a slot has not begun
+can be taken back at any time, because both sides pop from the chunk's deque, which is atomic.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ CHUNK_MS = 2.0
 """How much estimated work one chunk carries; a job that takes longer travels alone."""
 CHUNK_JOBS = 32
 STUCK_S = 0.025
-"""A job that is leased but not begun waits no longer than this, a tick and one call: 50 ms in all."""
+"""A job that is leased but not begun waits behind others no longer than this, a tick and one call: 50 ms in all."""
+UNSCHEDULED_S = 1.0
+"""One for which a thread is free waits for the processor alone, which giving it back would not shorten; but not longer
+than this."""
 TICK_S = 0.010
 IDLE_S = 10.0
 """A slot without work for so long closes its database connections, however long CONN_MAX_AGE would keep them."""
@@ -73,6 +76,8 @@ class Held:
     """How much of its run time the meter has counted."""
     overdue: Overdue | None = None
     """This stands for a body that has passed its time limit: what is left to do is to say so."""
+    recorded: threading.Event | None = None
+    """Of a body that began before the store knew of its job (`match`): set once the store has answered."""
 
     @property
     def public_id(self) -> str:
@@ -105,11 +110,16 @@ class Chunk:
 
     jobs: deque[Held]
     since: float
+    taken: bool = False
+    """A slot has begun with it; else it waits in the queue."""
     current: Held | None = None
     done: deque[tuple[Held, Outcome, float]] = field(default_factory=deque)
     """(job, outcome, run time in ms), appended by the slot, taken by the I/O thread."""
     abandoned: bool = False
     """Its body has passed its time limit: the slot was given to others, and what becomes of the body counts no more."""
+    unrecorded: bool = False
+    """The store has not answered yet whether its one job is leased (`match`): it is not taken back, its outcome waits.
+    """
 
 
 class Slots(ABC):
@@ -154,6 +164,14 @@ class Slots(ABC):
     def put(self, jobs: Iterable[Held], now: float) -> None:
         """Hands jobs over, to whichever slot is free first."""
 
+    @abstractmethod
+    def begin(self, chunk: Chunk) -> None:
+        """Hands over a chunk of one job, from any thread; `count_in` follows on the I/O thread."""
+
+    def count_in(self, chunk: Chunk) -> None:
+        """A chunk that another thread handed over fills a slot."""
+        self.outstanding[id(chunk)] = chunk
+
     def through(self, chunk: Chunk) -> None:
         """The chunk came back; its slot is free."""
         if self.outstanding.pop(id(chunk), None) is None:
@@ -167,13 +185,9 @@ class Slots(ABC):
     def has_unbegun(self) -> bool:
         """Whether something handed over waits to begin."""
 
-    def take_stuck(self, now: float, patience_s: float = STUCK_S) -> list[Held]:
-        """Takes back what has waited too long behind a slow job, or in the queue. An emptied chunk stays a no-op."""
-        taken: list[Held] = []
-        for chunk in self.outstanding.values():
-            if chunk.jobs and now - chunk.since >= patience_s:
-                taken += emptied(chunk)
-        return taken
+    @abstractmethod
+    def take_stuck(self, now: float) -> list[Held]:
+        """Takes back what has waited too long; all of it when `now` is infinite. An emptied chunk stays a no-op."""
 
     def take_unbegun(self) -> list[Held]:
         """Takes back everything that no slot has begun."""
@@ -239,6 +253,9 @@ class ThreadSlots(Slots):
         self.outstanding[id(chunk)] = chunk
         self._queue.put(chunk)
 
+    def begin(self, chunk: Chunk) -> None:
+        self._queue.put(chunk)
+
     def begun_unreported(self) -> list[Held]:
         found = []
         for chunk in self.outstanding.values():
@@ -249,6 +266,18 @@ class ThreadSlots(Slots):
 
     def has_unbegun(self) -> bool:
         return any(chunk.jobs for chunk in self.outstanding.values())
+
+    def take_stuck(self, now: float) -> list[Held]:
+        """What waits behind a slow job, or in the queue for a slot to become free. For the first chunks of the queue
+        there may be free threads that have merely not been scheduled: those are stuck much later."""
+        chunks = self.outstanding.values()
+        late = [chunk for chunk in chunks if chunk.jobs and now - chunk.since >= STUCK_S and not chunk.unrecorded]
+        if not late:
+            return []
+        free = max(0, self.count - sum(chunk.taken for chunk in chunks))
+        queued = [chunk for chunk in chunks if not chunk.taken]
+        spared = {id(chunk) for chunk in queued[:free] if now - chunk.since < UNSCHEDULED_S}
+        return [held for chunk in late if id(chunk) not in spared for held in emptied(chunk)]
 
     def abandon(self, held: Held) -> list[Held] | None:
         """A thread cannot be ended: another one takes its slot, and it ends itself should its body ever return."""
@@ -284,6 +313,7 @@ class ThreadSlots(Slots):
 
     def _run_chunk(self, chunk: Chunk) -> None:
         jobs, done, run = chunk.jobs, chunk.done, self._run
+        chunk.taken = True
         while True:
             # `since` moves before the pop: what is stuck is judged from the moment this job began.
             chunk.since = started = monotonic()

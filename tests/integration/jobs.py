@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from queueapp import task
+from tests.unit.metrics.reading import here
 
 POLL_S = 0.005
 PATIENCE_S = 60.0
@@ -110,6 +111,19 @@ def grow(mebibytes: int, place: str) -> int:
     while not Path(place, "go").exists() and time.monotonic() < deadline:
         time.sleep(POLL_S)
     return len(ballast) // 1024**2
+
+
+@task
+def spawn(wanted: int, tenant: str = "") -> list[str]:
+    """Enqueues one job after another, until so many have begun in this very process."""
+    child = noop.using(tenant=tenant) if tenant else noop
+    ids: list[str] = []
+    end = time.monotonic() + PATIENCE_S
+    while here("ductor_syncmatch_total", pool="default", outcome="hit") < wanted and time.monotonic() < end:
+        result = child.enqueue(len(ids))
+        result.wait(timeout=PATIENCE_S)
+        ids.append(result.id)
+    return ids
 
 
 @task(timeout=0.3, max_attempts=1)

@@ -111,6 +111,31 @@ def test_bench_walk_has_its_figures(temporary: Path, tmp_path: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "sizes", "figures"),
+    [
+        (
+            "ceiling",
+            ("--jobs", "500", "--rounds", "2"),
+            ("admit_per_s", "dispatch_per_s", "end_to_end_per_s", "chain_per_s", "end_to_end_server_us_per_job"),
+        ),
+        ("idle", ("--seconds", "1", "--settle", "0"), ("commands_per_s", "server_us_per_s")),
+    ],
+)
+def test_bench_with_processes_of_both_kinds_has_its_figures(
+    temporary: Path, tmp_path: Path, name: str, sizes: tuple[str, ...], figures: tuple[str, ...]
+) -> None:
+    file = tmp_path / "figures.json"
+    process = command("bench", name, *sizes, "--json", str(file), temporary=temporary)
+    output, _ = process.communicate(timeout=110)
+    written = json.loads(file.read_text())
+    assert all(written["figures"][figure] > 0 for figure in figures), output
+    assert (process.returncode == 0) == ("MISSED" not in output)
+    assert list(temporary.iterdir()) == []
+    assert not _processes_of(temporary)
+
+
 def _processes_of(directory: Path) -> list[str]:
     """Command lines of processes that name the directory, a moment after the end."""
     time.sleep(0.2)

@@ -27,7 +27,7 @@ def scene(shard: Shard, name: str) -> Act:
     one, two, three, four = shard.lease(4)
     shard.store.fail([failed(four)])
     shard.now_ms += 1_000
-    store, job = shard.store, shard.job("new", idempotency="digest")
+    store, job, plain = shard.store, shard.job("new", idempotency="digest"), shard.job("new")
     waiting = store.peek(3)[0][2]
     keep = {"result_ttl_ms": 0, "result_max": 0, "dead_ttl_ms": 9_000_000, "dead_max": 1}
     lost_ms = LEASE_MS if name in ("partition_recover", "trim") else 0
@@ -54,6 +54,7 @@ def scene(shard: Shard, name: str) -> Act:
         store.arrived([(leaving, 1, False)])
     acts: dict[str, Act] = {
         "enqueue": lambda: store.enqueue([job]),
+        "match": lambda: store.match(plain, "w1", LEASE_MS),
         "check_and_lease": lambda: [
             sorted(leased.id for leased in store.check_and_lease("w1", 7, want=3, begin=1, lease_ms=LEASE_MS).jobs)
         ],

@@ -36,6 +36,17 @@ new_jobs = st.lists(
     min_size=1,
     max_size=4,
 )
+plain_jobs = st.fixed_dictionaries(
+    {
+        "tenant": st.sampled_from(TENANTS),
+        "lane": st.sampled_from(LANES),
+        "cost": st.sampled_from([0.0, 0.0, 3.0]),
+        "priority": st.sampled_from([0, 0, 9, -9]),
+        "max_crashes": st.sampled_from([1, 2, 3, 3]),
+        "fingerprint": st.just("f"),
+    }
+)
+"""Jobs that may begin before the store has heard of them."""
 wants, begins, lease_times = (
     st.sampled_from([0, 1, 2, 3, 5]),
     st.sampled_from([0, 2, 5]),

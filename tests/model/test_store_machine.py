@@ -19,10 +19,21 @@ from queueapp.errors import StaleCall
 from queueapp.policies.registry import DIRECT
 from queueapp.states import State
 from queueapp.store.configuration import PoolConf
-from queueapp.store.records import Returned
+from queueapp.store.records import NewJob, Returned
 from tests.model.machine import Machine
 from tests.model.operating import OperatedMachine
-from tests.model.strategies import begins, finishes, lease_times, new_jobs, often, picks, twice, wants, workers
+from tests.model.strategies import (
+    begins,
+    finishes,
+    lease_times,
+    new_jobs,
+    often,
+    picks,
+    plain_jobs,
+    twice,
+    wants,
+    workers,
+)
 
 DEAD_SAMPLED = 16
 """`trim` counts the dead letters of the tenants that a sample of this size names: all of them while there are few."""
@@ -114,6 +125,22 @@ class StoreMachine(OperatedMachine):
             repeated = ask()
             self._share_of_cycle(repeated, finished, extend, started, lease_ms)
             self._same_leases(answer, repeated)
+
+    @often(worker=workers, options=plain_jobs, lease_ms=lease_times, again=twice)
+    def match(self, worker: int, options: dict[str, Any], lease_ms: int, again: bool) -> None:
+        """Its process has begun a job already: it is leased, unless a limit or nobody knowing the worker forbids it."""
+        new, name = NewJob(id=f"{next(self.ids):022d}", task="demo.task", payload=b"{}", **options), self.names[worker]
+        known = self.client.zscore(self.keys["workers"], name) is not None
+        answer = self.call(again, lambda: self.store.match(new, name, lease_ms), self._same)
+        self.ledger.now()
+        assert (answer.answer.outcome, answer.answer.id) == self.ledger.enqueue(new)
+        assert (answer.job is not None) == (known and self.ledger.room(new.tenant, new.lane))
+        if answer.job is None:
+            self.ledger.use_up_an_attempt(new.id)
+            return
+        self.ledger.lease(answer.job, name, lease_ms, begun=True)
+        self.flights.append((new.id, 1, name))
+        self.history.append((new.id, 1))
 
     @often(ending=finishes, again=twice)
     def finish(self, ending: tuple[list[int], bool, int, float, int | None], again: bool) -> None:

@@ -44,6 +44,7 @@ class FakeStore:
         self.active: dict[str, int] = {}
         self.tasks: dict[str, str] = {}
         self.attempts: dict[str, int] = {}
+        self.crashes: dict[str, int] = {}
         self.calls: list[dict[str, object]] = []
         self.outcomes: dict[str, Finish] = {}
         self.refused: list[str] = []
@@ -61,6 +62,9 @@ class FakeStore:
         self.away = False
         self.lose_replies = 0
         self.next_due_ms = -1
+        self.version = 1
+        self.limited: set[str] = set()
+        """Tenants that something configured holds back."""
         self._seq = 0
         self._leases: list[LeasedJob] = []
 
@@ -104,6 +108,7 @@ class FakeStore:
                 runnable=bool(self.pending),
                 next_due_ms=self.next_due_ms,
                 now_ms=1,
+                version=self.version,
                 finished=words,
                 lost=lost,
                 cancelled=sorted(self.stopping & self.active.keys()),
@@ -140,6 +145,11 @@ class FakeStore:
             self.forgotten = True
             return 0
 
+    def unlimited(self, scopes: Sequence[tuple[str, str]]) -> tuple[int, list[bool]]:
+        with self.lock:
+            self._reach()
+            return self.version, [tenant not in self.limited for tenant, _ in scopes]
+
     def wait(self, condition: Callable[[], bool], timeout: float = 10.0) -> None:
         """Waits until something is so; it is looked at under the store's lock, whatever it is that changes."""
         deadline = monotonic() + timeout
@@ -159,7 +169,7 @@ class FakeStore:
         attempts = self.attempts[job_id] = self.attempts.get(job_id, 0) + 1
         self.active[job_id] = attempts
         self.tasks[job_id] = task
-        return leased(job_id, attempts=attempts, task=task)
+        return leased(job_id, attempts=attempts, task=task, crashes=self.crashes.get(job_id, 0))
 
     def _finish(self, finish: Finish) -> Word:
         assert isinstance(finish, (Completed, Failed))

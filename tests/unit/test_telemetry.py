@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -218,6 +219,83 @@ def test_a_scope_ends_with_its_run_in_the_same_thread(sentry: Envelopes) -> None
     sentry_sdk.capture_message("afterwards")
     tags = sentry.events[-1].get("tags", {})
     assert not {"ductor.task", "theirs"} & set(tags)
+
+
+class Slow:
+    """Of both kinds: something that is sent by nobody but a flush, and then takes its time."""
+
+    def __init__(self, gate: threading.Event | None = None) -> None:
+        self.flushed: list[float] = []
+        self.ended = 0
+        self._gate = gate
+
+    def force_flush(self, timeout_ms: int) -> None:
+        self.flush(timeout_ms / 1000)
+
+    def flush(self, timeout: float) -> None:
+        self.flushed.append(timeout)
+        if self._gate is not None:
+            self._gate.wait(10)
+        self.ended += 1
+
+
+def test_a_flush_sends_what_was_recorded_last(spans: Any, sentry: Envelopes, monkeypatch: pytest.MonkeyPatch) -> None:
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter, sdk = InMemorySpanExporter(), Slow()
+    trace.get_tracer_provider().add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=3_600_000))  # type: ignore[attr-defined]  # the SDK's
+    monkeypatch.setattr(sentry_sdk, "flush", sdk.flush)
+    with telemetry.consumed(DELIVERY):
+        pass
+    assert exporter.get_finished_spans() == ()
+    telemetry.flush(5.0)
+    assert [span.name for span in exporter.get_finished_spans()] == ["process mail"]
+    assert sdk.flushed == [5.0]
+
+
+@pytest.mark.parametrize("kind", ["spans", "sentry"])
+def test_a_flush_waits_for_nobody_longer_than_it_may(
+    spans: Any, sentry: Envelopes, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """An exporter that does not keep to its time-out is left behind."""
+    gate = threading.Event()
+    slow, quick = Slow(gate), Slow()
+    from opentelemetry import trace
+
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", slow if kind == "spans" else quick)
+    monkeypatch.setattr(sentry_sdk, "flush", (slow if kind == "sentry" else quick).flush)
+    telemetry.flush(0.05)
+    assert slow.ended == 0
+    assert slow.flushed == quick.flushed == [0.05]
+    gate.set()
+
+
+def test_a_flush_that_fails_is_no_fault_of_the_process(
+    sentry: Envelopes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(timeout: float) -> None:
+        raise OSError("no route")
+
+    monkeypatch.setattr(sentry_sdk, "flush", refuse)
+    telemetry.flush(5.0)
+    assert "could not be sent" in caplog.text
+
+
+def test_a_provider_that_has_nothing_to_flush_is_asked_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from opentelemetry import trace
+
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", object())
+    telemetry.flush(5.0)
+    assert caplog.text == ""
+
+
+def test_nobody_who_has_none_waits_for_a_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading.Thread, "start", lambda self: pytest.fail("nothing to flush"))
+    telemetry.flush(5.0)
 
 
 def test_what_escapes_from_a_run_is_not_quoted(spans: Any) -> None:

@@ -234,7 +234,7 @@ class TestHearing:
     def test_once_a_slot_is_free_it_waits_for_work_again_at_once(
         self, store: FakeStore, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("queueapp.worker.loop.block_s", lambda *_: 3600.0)  # no wait ends by itself
+        monkeypatch.setattr("queueapp.worker.parking.block_s", lambda *_: 3600.0)  # no wait ends by itself
         store.add(1, "slow")
         running = Running(store, slots=1, own=["stop"])
         running.bodies["slow"] = lambda held: gate.wait(10)

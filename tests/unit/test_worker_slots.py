@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from time import monotonic
+from typing import cast
+
 import pytest
 
 from queueapp.worker.line import Line
 from queueapp.worker.placement import Placement
-from queueapp.worker.slots import Chunk, Held, ThreadSlots, chunk_size, jobs_ahead
+from queueapp.worker.room import Room
+from queueapp.worker.slots import STUCK_S, UNSCHEDULED_S, Chunk, Held, ThreadSlots, chunk_size, jobs_ahead
 from tests.unit.fake_store import FakeStore, leased
 
 NOW = 100.0
@@ -26,7 +31,7 @@ def begin(pool: ThreadSlots, number: int = 1, *, ago_s: float) -> Chunk:
     before = set(pool.outstanding)
     pool.put([held(f"j{n}") for n in range(number)], NOW - ago_s)
     chunk = next(chunk for key, chunk in pool.outstanding.items() if key not in before)
-    chunk.current = chunk.jobs.popleft()
+    chunk.taken, chunk.current = True, chunk.jobs.popleft()
     return chunk
 
 
@@ -73,6 +78,64 @@ def test_what_waits_behind_a_slow_job_can_be_taken_back_and_the_rest_stays() -> 
     assert len(quick.jobs) == 2
     assert len(pool.take_unbegun()) == 2
     assert not pool.has_unbegun()
+
+
+def test_what_waits_for_a_thread_that_is_free_is_not_taken_back_early() -> None:
+    """The machine has merely not scheduled it; behind two such chunks the queue waits for a slot like any other."""
+    pool = slots(3)
+    begin(pool, ago_s=0.5)
+    for name in ("first", "second", "third"):
+        pool.put([held(name)], NOW - STUCK_S)
+    assert [one.job.id for one in pool.take_stuck(NOW)] == ["third"]
+    assert pool.take_stuck(NOW + 0.9) == []
+    assert [one.job.id for one in pool.take_stuck(NOW + UNSCHEDULED_S)] == ["first", "second"]
+
+
+def test_a_thread_that_took_a_chunk_is_free_for_no_other(gate: threading.Event) -> None:
+    def body(one: Held) -> None:
+        gate.wait(10)
+
+    pool = ThreadSlots(1, body, lambda chunk: None)
+    pool.start()
+    pool.put([held("running"), held("behind")], monotonic())
+    pool.put([held("queued")], monotonic())
+    running = next(iter(pool.outstanding.values()))
+    while running.current is None:
+        gate.wait(0.001)
+    assert [one.job.id for one in pool.take_stuck(running.since + 0.5)] == ["behind", "queued"]
+    gate.set()
+    assert pool.close(10)
+
+
+def test_nothing_is_leased_ahead_of_what_waits_for_a_free_slot() -> None:
+    """A job that was leased before is told of when a slot is free; quick ones leased ahead would take each before."""
+    pool = slots(2)
+    placement, line = Placement(pool), Line("default", FakeStore(), "me", lease_ms=30_000)
+    line.mean_ms = 1.0
+    room = Room(placement, None, [line])
+    begin(pool, ago_s=0.001)
+    begin(pool, ago_s=0.001)
+    assert room.of(line, NOW) == 2 * 20 - 2
+    room.place(line, [Held(leased("again", attempts=2), line)], NOW)
+    assert room.of(line, NOW) == 0
+    pool.through(next(iter(pool.outstanding.values())))
+    assert room.of(line, NOW) == 2 * 20 - 1 - 1
+    assert [one.job.id for one in placement.announced(line)] == ["again"]
+
+
+def test_what_waits_for_a_store_that_is_away_keeps_others_from_nothing() -> None:
+    pool = slots(1)
+    away, other = (Line(name, store, "me", lease_ms=30_000) for name, store in (("a", FakeStore()), ("b", FakeStore())))
+    placement = Placement(pool)
+    room = Room(placement, None, [away, other])
+    other.mean_ms = 1.0
+    begin(pool, ago_s=0.001)
+    room.place(away, [Held(leased("again", attempts=2), away)], NOW)
+    assert room.of(other, NOW) == 0
+    cast("FakeStore", away.store).away = True
+    away.exchange(0, 0)
+    assert away.away
+    assert room.of(other, NOW) == 20 - 1 - 1
 
 
 def test_a_job_that_was_taken_for_quick_is_told_once_it_is_not() -> None:

@@ -1,4 +1,4 @@
-"""`bench simulate`: a workload under a policy in virtual time, beside `fifo` and beside an ideal for the small tenants.
+"""`bench simulate`: a workload under policies in virtual time, beside `fifo` and, where one tenant floods, an ideal.
 
 Every number but `jobs_per_s` (how fast this machine simulates) is the same on any machine.
 """
@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from queueapp.bench import profiles
+from queueapp.bench.experiments.simulation_table import tell
 from queueapp.bench.harness import Progress, Report
+from queueapp.bench.intervals import interval, shifts, worst
+from queueapp.bench.profiles import InvalidProfile, Profile
 from queueapp.bench.simulate import Result, SmallFirst, result, simulate
 from queueapp.bench.statistics import median, ratio
-from queueapp.bench.workloads import WORKLOADS, Workload, digest
+from queueapp.bench.workloads import Workload, digest
+from queueapp.bench.workloads.traces import InvalidTrace, read
 from queueapp.policies.protocol import Policy
 from queueapp.policies.registry import POLICIES
 
+ALL = "all"
 PROMISED = frozenset({"wfq", "tiered"})
 """Policies of which the two limits below are promised, for the plan as it is by default."""
 SMALL_LEAST, BIG_MOST = 36.0, 1.03
@@ -25,28 +32,72 @@ SMALL_LEAST, BIG_MOST = 36.0, 1.03
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is simulated: `seeds` runs of each policy, with the seeds from `seed` on."""
+    """What is simulated: `seeds` runs of each policy, with the seeds from `seed` on. None: as the profile has it."""
 
     policy: str
+    """Names with commas between them, or `all`."""
     workload: str = "multi_tenant"
-    load: float = 1.25
-    slots: int = 16
-    jobs: int = 4_000
-    seed: int = 42
-    seeds: int = 7
-
-    def workloads(self) -> Iterator[Workload]:
-        for seed in range(self.seed, self.seed + self.seeds):
-            yield WORKLOADS[self.workload](seed=seed, jobs=self.jobs, slots=self.slots, load=self.load)
+    profile: str = "flood"
+    trace: str | None = None
+    """File of a recorded workload, instead of one that is made."""
+    load: float | None = None
+    slots: int | None = None
+    jobs: int | None = None
+    seed: int | None = None
+    seeds: int | None = None
+    weight: Mapping[str, float] | None = None
+    """Tenant → weight, where it is not the profile's."""
+    ceiling: Mapping[str, int] | None = None
+    """Tenant → most jobs of it that run at once."""
 
     @property
-    def judged(self) -> bool:
-        """The limits are promised for these policies, and for the plan as it is by default.
+    def policies(self) -> list[str]:
+        return named(self.policy)
+
+    def filled(self) -> tuple[Profile, int, int]:
+        """The profile with all that the plan has instead, the first seed, and the number of runs."""
+        profile = profiles.load(self.profile).limited(self.weight or {}, self.ceiling or {})
+        run = profile.run
+        run = replace(
+            run,
+            slots=run.slots if self.slots is None else self.slots,
+            jobs=run.jobs if self.jobs is None else self.jobs,
+            seed=run.seed if self.seed is None else self.seed,
+            repetitions=run.repetitions if self.seeds is None else self.seeds,
+        )
+        profile = replace(profile, run=run)
+        # A recorded workload is the same for every seed: what fails is all that they can vary.
+        once = self.trace is not None and not profile.failures
+        return profile, profile.run.seed, 1 if once else profile.run.repetitions
+
+    def workloads(self) -> Iterator[Workload]:
+        profile, first, runs = self.filled()
+        if self.trace is None:
+            for seed in range(first, first + runs):
+                yield profile.workload(self.workload, seed=seed, load=self.load)
+            return
+        if self.load is not None:
+            raise InvalidTrace(f"load is {self.load:g}, but {self.trace} has a load of its own: leave --load out.")
+        recorded = read(Path(self.trace), seed=first, slots=profile.run.slots, jobs=self.jobs)
+        for seed in range(first, first + runs):
+            yield replace(recorded, seed=seed)
+
+    def judged(self, policy: str) -> bool:
+        """The limits are promised for some policies, and for the plan as it is by default.
 
         The price of the big tenant differs from burst to burst by more than from policy to policy, whatever the policy:
         other seeds, or fewer of them, are there to be looked at.
         """
-        return self.policy in PROMISED and self == Plan(policy=self.policy)
+        return policy in PROMISED and self == Plan(policy=self.policy)
+
+
+def named(text: str) -> list[str]:
+    """The policies of `a,b` or `all`. ValueError names the one that does not exist, and those that do."""
+    found = sorted(POLICIES) if text == ALL else list(dict.fromkeys(part.strip() for part in text.split(",")))
+    for name in found:
+        if name not in POLICIES:
+            raise ValueError(f"{name!r} is no policy: give some of {', '.join(sorted(POLICIES))}, or {ALL}")
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,50 +112,66 @@ class Price:
 
 
 def run(report: Report, progress: Progress, plan: Plan) -> None:
-    """Simulates every cell; figures are medians over the seeds."""
+    """Simulates every cell; ratios are medians over the seeds, the others means with their intervals."""
     begun = time.perf_counter()
-    results = cells(report, progress, plan, [plan.policy])
+    results = cells(report, progress, plan, plan.policies)
     seconds = time.perf_counter() - begun
-    own_prices = prices(results[plan.policy], results["fifo"])
-    own, ideal = medians(own_prices), medians(prices(results["small_first"], results["fifo"]))
+    profile, seed, runs = plan.filled()
+    real = {name: report.rows[0][name] for name in ("workload", "jobs", "load")}
+    report.run = {**report.run, **asdict(profile.run), **real, "seed": seed, "seeds": runs}
     report.figures |= {
-        "jobs_per_s": len(report.rows) * plan.jobs / seconds,
+        "jobs_per_s": sum(row["jobs"] for row in report.rows) / seconds,
         "digest": _number(row["digest"] for row in report.rows),
-        "small_p95_wait_ratio": own.small_p95_wait,
-        "small_p95_wait_ratio_min": min(price.small_p95_wait for price in own_prices),
-        "big_p95_latency_ratio": own.big_p95_latency,
-        "big_p95_latency_ratio_max": max(price.big_p95_latency for price in own_prices),
-        "big_mean_latency_ratio": own.big_mean_latency,
-        "ideal_small_p95_wait_ratio": ideal.small_p95_wait,
-        "ideal_big_p95_latency_ratio": ideal.big_p95_latency,
-        "ideal_big_mean_latency_ratio": ideal.big_mean_latency,
-        **_in_ms("", results[plan.policy]),
-        **_in_ms("fifo_", results["fifo"]),
+        **_figures("fifo_", results["fifo"]),
     }
-    _print(report, progress, plan)
-    if plan.judged:
-        report.missed += judge(plan.policy, own)
+    for name in plan.policies:
+        prefix = "" if len(plan.policies) == 1 else f"{name}_"
+        report.figures |= _figures(prefix, results[name])
+        if "small_first" in results:
+            report.figures |= _compared(prefix, results[name], results["fifo"])
+            own = medians(prices(results[name], results["fifo"]))
+            report.missed += judge(name, own) if plan.judged(name) else []
+    if "small_first" in results:
+        report.figures |= _compared("ideal_", results["small_first"], results["fifo"])
+        report.figures |= _in_ms("fifo_", results["fifo"])
+    tell(report, progress, results, plan.policies)
 
 
 def cells(report: Report, progress: Progress, plan: Plan, policies: Sequence[str]) -> Mapping[str, Sequence[Result]]:
     """Simulates every workload of the plan under fifo, the ideal and `policies`, a row for each; results by policy."""
     found: dict[str, list[Result]] = {}
+    profile, first, runs = plan.filled()
     for workload in plan.workloads():
+        _known(plan, workload)
         for name, policy in _arms(policies, workload).items():
-            title = f"  {name}, seed {workload.seed} of {plan.seed} to {plan.seed + plan.seeds - 1}"
-            cell = result(workload, simulate(workload, policy, _telling(progress, title, plan.jobs)))
+            title = f"  {name}, seed {workload.seed} of {first} to {first + runs - 1}"
+            told = _telling(progress, title, len(workload.jobs))
+            ran = simulate(workload, policy, told, failures=profile.failures, limits=profile.limits)
+            cell = result(workload, ran, failures=profile.failures, starving_ms=profile.run.starving_ms)
             found.setdefault(name, []).append(cell)
-            report.rows.append(_row(name, workload, cell))
+            report.rows.append(_row(name, profile, workload, cell))
     return found
 
 
+def _known(plan: Plan, workload: Workload) -> None:
+    """Raises InvalidProfile for a tenant that is given a weight or a ceiling and has no part in the workload."""
+    there = {*workload.tenants, *(job.tenant for job in workload.jobs)}
+    for option, given in (("weight", plan.weight), ("ceiling", plan.ceiling)):
+        for tenant in given or {}:
+            if tenant not in there:
+                told = ", ".join(sorted(there)[:10])
+                raise InvalidProfile(f"{option} names {tenant!r}, which sends nothing here: give one of {told}.")
+
+
 def _arms(policies: Sequence[str], workload: Workload) -> dict[str, Policy]:
-    arms: dict[str, Policy] = {"fifo": POLICIES["fifo"](), "small_first": SmallFirst(workload.big)}
+    arms: dict[str, Policy] = {"fifo": POLICIES["fifo"]()}
+    if workload.big is not None:
+        arms["small_first"] = SmallFirst(workload.big)
     return arms | {name: POLICIES[name]() for name in policies}
 
 
 def _telling(progress: Progress, title: str, jobs: int) -> Callable[[int], None]:
-    return lambda started: progress.show(f"{title}: {started:,} of {jobs:,} jobs")
+    return lambda started: progress.show(f"{title}: {started:,} runs of {jobs:,} jobs")
 
 
 def judge(policy: str, price: Price) -> list[str]:
@@ -146,6 +213,32 @@ def medians(prices: Sequence[Price]) -> Price:
     )
 
 
+def _figures(prefix: str, results: Sequence[Result]) -> dict[str, float]:
+    """Mean, half-width and worst of each figure over the runs, and how far the first five runs were from all."""
+    columns = {name: [cell.summary.figures()[name] for cell in results] for name in results[0].summary.figures()}
+    middle, most = shifts(columns)
+    found = {f"{prefix}shift_median": middle, f"{prefix}shift_max": most}
+    for name, values in columns.items():
+        known = interval(values)
+        found |= {f"{prefix}{name}": known.mean, f"{prefix}{name}_half_width": known.half_width}
+        found[f"{prefix}{name}_worst"] = worst(name, values)
+    return found
+
+
+def _compared(prefix: str, results: Sequence[Result], fifo: Sequence[Result]) -> dict[str, float]:
+    """What the small tenants gain and the big one pays, beside fifo."""
+    own_prices = prices(results, fifo)
+    own = medians(own_prices)
+    return {
+        f"{prefix}small_p95_wait_ratio": own.small_p95_wait,
+        f"{prefix}small_p95_wait_ratio_min": min(price.small_p95_wait for price in own_prices),
+        f"{prefix}big_p95_latency_ratio": own.big_p95_latency,
+        f"{prefix}big_p95_latency_ratio_max": max(price.big_p95_latency for price in own_prices),
+        f"{prefix}big_mean_latency_ratio": own.big_mean_latency,
+        **_in_ms(prefix, results),
+    }
+
+
 def _in_ms(prefix: str, results: Sequence[Result]) -> dict[str, float]:
     return {
         f"{prefix}small_p95_wait_ms": median(cell.small.wait_p95_ms for cell in results),
@@ -154,47 +247,25 @@ def _in_ms(prefix: str, results: Sequence[Result]) -> dict[str, float]:
     }
 
 
-def _row(policy: str, workload: Workload, cell: Result) -> dict[str, Any]:
+def _row(policy: str, profile: Profile, workload: Workload, cell: Result) -> dict[str, Any]:
     return {
         "policy": policy,
         "workload": workload.name,
+        "profile": profile.name,
         "seed": workload.seed,
-        "slots": workload.slots,
         "load": workload.load,
         "jobs": len(workload.jobs),
+        "warm_up_jobs": 0,
+        "failures": asdict(profile.failures),
+        "limits": {tenant: {"weight": own.weight, "ceiling": own.ceiling} for tenant, own in profile.limits.items()},
         "workload_digest": workload.digest(),
         "digest": cell.digest,
-        "makespan_s": cell.makespan_s,
-        "completed_per_s": ratio(len(workload.jobs), cell.makespan_s),
-        "utilisation": cell.utilisation,
+        **asdict(cell.summary),
         "small": asdict(cell.small),
         "big": asdict(cell.big),
-        "tenants": {tenant: asdict(found) for tenant, found in cell.tenants.items()},
     }
 
 
 def _number(digests: Iterable[str]) -> int:
     """One number for all cells that JSON keeps exactly: 52 bits of the digest of their digests."""
     return int(digest((found,) for found in digests)[:13], 16)
-
-
-def _print(report: Report, progress: Progress, plan: Plan) -> None:
-    figures: Mapping[str, Any] = report.figures
-    progress.say(
-        f"  {plan.workload}: {plan.jobs:,} jobs at {plan.load:g} times what {plan.slots} slots serve, "
-        f"{plan.seeds} seeds from {plan.seed}; medians"
-    )
-    progress.say(f"  {'':<34}{'fifo':>10}{plan.policy:>10}{'ratio':>9}{'ideal':>9}")
-    for name, key, form in (
-        ("p95 wait of the small tenants, ms", "small_p95_wait", "9.1f"),
-        ("p95 latency of the big one, ms", "big_p95_latency", "9.4f"),
-        ("mean latency of the big one, ms", "big_mean_latency", "9.4f"),
-    ):
-        progress.say(
-            f"  {name:<34}{figures[f'fifo_{key}_ms']:10.1f}{figures[f'{key}_ms']:10.1f}"
-            f"{figures[f'{key}_ratio']:{form}}{figures[f'ideal_{key}_ratio']:{form}}"
-        )
-    progress.say(
-        f"  digest {figures['digest']}; {figures['jobs_per_s']:,.0f} jobs/s simulated; in single seeds at least "
-        f"{figures['small_p95_wait_ratio_min']:.1f} and at most {figures['big_p95_latency_ratio_max']:.4f}"
-    )

@@ -53,7 +53,7 @@ def run(
     singles = max(1, count // 10)
     with dispatched(["bench", started.queue_name], dispatch):
         _enqueue(report, client, progress, "single", singles, lambda: _one_by_one(singles, progress))
-        _enqueue(report, client, progress, "bulk", count - singles, lambda: _in_bulk(count - singles, progress))
+        _enqueue(report, client, progress, "bulk", count - singles, lambda: in_bulk(count - singles, progress))
         _drain(report, client, progress, directory, count)
         _start_latency(report, progress, directory, starts)
 
@@ -120,7 +120,8 @@ def _one_by_one(count: int, progress: Progress) -> None:
             progress.show(f"  {number:,} of {count:,} enqueued one by one")
 
 
-def _in_bulk(count: int, progress: Progress) -> None:
+def in_bulk(count: int, progress: Progress) -> None:
+    """No-op jobs of `TENANTS` tenants in turn, through the public API. Raises what the first refused one was told."""
     tasks = [noop.using(tenant=f"customer-{number:04d}") for number in range(TENANTS)]
     for first in range(0, count, BULK):
         page = range(first, min(first + BULK, count))

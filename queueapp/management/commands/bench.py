@@ -29,6 +29,8 @@ class Command(DuctorCommand):
   {command} walk --policy wfq --tenants 10000 --jobs 100000
   {command} simulate --policy wfq --load 1.25 --json figures.json
   {command} simulate --jobs 20000 --seeds 10      longer bursts, more of them
+  {command} simulate --policy all --workload heavy_tailed --profile full
+  {command} simulate --trace recorded.jsonl --weight acme=3 --ceiling globex=4
 """
     requires_system_checks = ()
     requires_migrations_checks = False

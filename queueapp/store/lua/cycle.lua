@@ -11,7 +11,8 @@
 -- from the backlog, of what a leader left in ingress and ready, of the order of an earlier policy. Each part is
 -- replay-safe by its own token: finishes and extensions by (id, attempts), leases by (worker, seq).
 -- Answers: rows, runnable (as check_and_lease), next due ms, now, one word per finish, the ids whose leases were lost,
--- those of this worker's jobs that were told to stop before this call, and such ones among the extended.
+-- those of this worker's jobs that were told to stop before this call, such ones among the extended, and the version of
+-- the configuration.
 --- @include "shard"
 --- @include "clock"
 --- @include "service"
@@ -63,10 +64,12 @@ write_moves()
 rates.sweep(16)
 write_estimates()
 
+do -- as above
 local want = tonumber(ARGV[5])
 local left = generation.share(want)
 local rows, more = lease(known, ARGV[3], ARGV[4], want, tonumber(ARGV[6]), tonumber(ARGV[7]))
 sweep_ready(16, #rows)
 local runnable = close()
 return {1, rows, (more or left and #rows < want) and runnable * 2 or runnable, next_due(), now, words, lost,
-  known.stop, extensions.stopping}
+  known.stop, extensions.stopping, tonumber(redis.call('HGET', P .. 'conf', 'version') or 0)}
+end

@@ -376,6 +376,19 @@ def test_a_burst_of_confirmations_asks_the_store_once_for_each_pool_that_waits_f
     assert [len(stores[pool].asked) for pool in pools] == [1] * 40, "leaders renew, standbys have nothing to say"
 
 
+def test_a_shard_of_the_worker_beside_it_is_told_before_the_loop_has_found_its_pool() -> None:
+    store, presence = Duties(), FakePresence()
+    scheduler = Scheduler(
+        "me", lambda: ["a"], lambda _: cast(Any, store), presence=cast(Any, presence), clock=store.clock
+    )
+    presence.add(shards.keys("a"))  # raises nothing: the thread that tells it keeps the worker's sign of life, too
+    scheduler._lead_hurried(0.0)
+    assert scheduler.leading() == {}
+    scheduler._find_pools()
+    scheduler._lead_hurried(0.0)
+    assert scheduler.leading() == {"a": True}
+
+
 def test_a_pool_that_is_named_often_is_looked_at_once() -> None:
     store = Duties()
     scheduler = Scheduler("me", lambda: ["a"], lambda pool: cast(Any, store), clock=store.clock)

@@ -1,0 +1,49 @@
+"""What docs/benchmarks.md says of profiles and traces is what is read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from queueapp.bench import profiles
+from queueapp.bench.catalogue import EXPERIMENTS
+from queueapp.bench.workloads import KINDS
+from queueapp.bench.workloads.traces import read
+from queueapp.policies.room import UNLIMITED
+
+PAGE = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text()
+
+
+def block(language: str, holding: str) -> str:
+    found: list[str] = [
+        text for text in re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.M | re.S) if holding in text
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_the_profile_on_the_page_sets_every_field_to_its_default(tmp_path: Path) -> None:
+    page, empty = tmp_path / "page.toml", tmp_path / "empty.toml"
+    page.write_text(block("toml", "[run]"))
+    empty.touch()
+    shown, unset = profiles.load(str(page)), profiles.load(str(empty))
+    assert (shown.run, shown.shape, shown.failures) == (unset.run, unset.shape, unset.failures)
+    assert shown.limits == {"atlas": UNLIMITED}
+
+
+def test_the_trace_on_the_page_is_one(tmp_path: Path) -> None:
+    file = tmp_path / "trace"
+    file.write_text(block("json", "ductor_trace"))
+    assert [job.tenant for job in read(file, seed=1, slots=1).jobs] == ["acme", "globex"]
+
+
+@pytest.mark.parametrize("name", [*KINDS, *profiles.NAMES])
+def test_every_workload_and_profile_is_on_the_page(name: str) -> None:
+    assert f"| `{name}` |" in PAGE
+
+
+def test_every_option_of_simulate_is_on_the_page() -> None:
+    for option in EXPERIMENTS["simulate"].options:
+        assert f"`--{option.name}`" in PAGE
