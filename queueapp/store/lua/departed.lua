@@ -36,7 +36,7 @@ end
 
 local function packed(id, hop, cancelled)
   local text, run = redis.call('GET', P .. 'job:' .. id), read_run(id)
-  local row = text and parse_row(text)
+  local row = text and parse_row(text, true)
   local task = row and redis.call('HGET', P .. 'names', row.task)
   if not task or not run then return false end
   read_history(run)
