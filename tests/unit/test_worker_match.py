@@ -254,6 +254,7 @@ def test_a_worker_that_stops_takes_no_more(store: FakeStore, gate: threading.Eve
     running.bodies["tests.noop"] = lambda held: gate.wait(10)
     at_rest(store, running)
     match = begun()
+    store.wait(lambda: match.chunk.current is not None)
     record(store, match)
     running.worker.stop()
     store.wait(lambda: POOL not in matching._channels)
