@@ -38,7 +38,13 @@ MOMENTS = (
     "tests/unit/test_results.py",
 )
 """Where tests stand that give or show moments."""
-SERVED = ("tests/conformance", "tests/integration", "tests/lua", "tests/model")
+SERVED = (
+    "tests/conformance",
+    "tests/integration",
+    "tests/lua",
+    "tests/model/test_store_corners.py",
+    "tests/model/test_store_machine.py",
+)
 """Where tests stand that show what a server does; on the others it makes no difference which one it is."""
 IMAGE_PYTHON, IMAGE_DJANGO = "3.13", "6.0"
 IMAGE_REQUIREMENTS = "tools/image-requirements.txt"
