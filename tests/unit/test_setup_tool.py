@@ -223,7 +223,7 @@ def test_the_image_cell_has_the_image_s_versions() -> None:
 
 
 def test_the_places_that_cells_name_are_there() -> None:
-    for place in (*matrix.MOMENTS, matrix.IMAGE_REQUIREMENTS):
+    for place in (*matrix.MOMENTS, *matrix.SERVED, matrix.IMAGE_REQUIREMENTS):
         assert (ROOT / place).exists(), place
 
 
@@ -237,6 +237,20 @@ def test_every_marker_belongs_to_a_cell() -> None:
         assert any(marker in selection.split(" and ") for selection in selections), marker
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["markers"]
     assert set(matrix.OWN_CELLS) <= {line.split(":")[0] for line in known}
+
+
+@pytest.mark.parametrize("ci", [True, False])
+def test_ci_begins_no_cell_so_late_that_it_would_be_cut_off(monkeypatch: pytest.MonkeyPatch, ci: bool) -> None:
+    if ci:
+        monkeypatch.setenv("CI", "true")
+    else:
+        monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr(matrix, "run", lambda cell: matrix.Outcome(cell.name, "passed", 1.0, False))
+    moments = iter([0.0, 1.0, matrix.CI_BEGINS_WITHIN_S + 1.0])
+    outcomes = matrix.run_cells(matrix.main_cells(ROOT)[:2], lambda: next(moments))
+    assert [outcome.failed for outcome in outcomes] == [False, False]
+    assert outcomes[0].result == "passed"
+    assert outcomes[1].result.startswith("not run (CI begins no cell after 2700 s)") is ci
 
 
 def test_a_cell_whose_surroundings_do_not_start_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
