@@ -41,14 +41,6 @@ MOMENTS = (
     "tests/unit/test_results.py",
 )
 """Where tests stand that give or show moments."""
-SERVED = (
-    "tests/conformance",
-    "tests/integration",
-    "tests/lua",
-    "tests/model/test_store_corners.py",
-    "tests/model/test_store_machine.py",
-)
-"""Where tests stand that show what a server does; on the others it makes no difference which one it is."""
 IMAGE_PYTHON, IMAGE_DJANGO = "3.13", "6.0"
 IMAGE_REQUIREMENTS = "tools/image-requirements.txt"
 
@@ -139,12 +131,12 @@ def pytest(directory: Path, selection: str, *arguments: str, variables: dict[str
 
 
 def server_cell(main: Path) -> Cell | Outcome:
-    """Scripts, models and processes against the distribution's server."""
+    """The usual tests against the distribution's server."""
     name = "redis-server of the distribution"
     found = program("redis-server", "redis-server")
     if found is None:
         return not_run(name, "sudo apt-get install redis-server")
-    return Cell(name, main, None, "", USUAL, variables=(("DUCTOR_TEST_SERVER", found),), arguments=SERVED)
+    return Cell(name, main, None, "", USUAL, variables=(("DUCTOR_TEST_SERVER", found),))
 
 
 def postgres_cell(main: Path) -> Cell | Outcome:

@@ -223,7 +223,7 @@ def test_the_image_cell_has_the_image_s_versions() -> None:
 
 
 def test_the_places_that_cells_name_are_there() -> None:
-    for place in (*matrix.MOMENTS, *matrix.SERVED, matrix.IMAGE_REQUIREMENTS):
+    for place in (*matrix.MOMENTS, matrix.IMAGE_REQUIREMENTS):
         assert (ROOT / place).exists(), place
 
 
