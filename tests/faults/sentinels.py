@@ -20,6 +20,7 @@ from typing import Any
 import redis
 
 from queueapp.store import embedded
+from tests import freezing
 from tests.integration.conftest import until
 from tests.integration.proxy import client_of
 
@@ -56,7 +57,7 @@ class Node:
         until(self.server.ended)
 
     def freeze(self) -> None:
-        os.kill(self.server.pid, signal.SIGSTOP)
+        freezing.freeze(self.server.pid)
 
     def thaw(self) -> None:
         with suppress(ProcessLookupError):

@@ -22,6 +22,7 @@ from queueapp import enqueue_many
 from queueapp.errors import StoreError, StoreUnavailable
 from queueapp.store import connection, embedded, examination, shards
 from queueapp.store.keys import ShardKeys
+from tests import freezing
 from tests.faults.sentinels import FIXED_S, Node, Watched, has_sentinel, wait_for_promotion, watched
 from tests.faults.wire import Wire
 from tests.integration import jobs
@@ -184,7 +185,7 @@ def test_a_term_that_a_failover_lost_is_heard_nowhere_else(
         nodes.follow(int(replica_follows_over.url.rpartition(":")[2].partition("/")[0]))
         old = term(nodes.replica, shard_keys)
         replica_follows_over.freeze()
-        first.signal(signal.SIGSTOP)
+        freezing.freeze(first.pid)
         until(lambda: term(nodes.primary, shard_keys)[0] > old[0], timeout=FIXED_S / 2, what="the second one leads")
         lost_term = term(nodes.primary, shard_keys)
         lost = send(10)

@@ -22,6 +22,7 @@ from queueapp import enqueue_many
 from queueapp.errors import StoreError
 from queueapp.store import embedded, shards
 from queueapp.store.keys import ShardKeys
+from tests import freezing
 from tests.faults.killing import FAST
 from tests.integration import jobs
 from tests.integration.conftest import Manage, until
@@ -71,7 +72,7 @@ def kill_and_start(server: Server) -> None:
 
 
 def freeze_and_thaw(server: Server) -> None:
-    os.kill(server.running.pid, signal.SIGSTOP)
+    freezing.freeze(server.running.pid)
     time.sleep(AWAY_S)
     os.kill(server.running.pid, signal.SIGCONT)
 

@@ -14,6 +14,7 @@ from queueapp import enqueue_many
 from queueapp.states import Outcome, State
 from queueapp.store.reads import Reads
 from queueapp.store.store import Store
+from tests import freezing
 from tests.integration import jobs
 from tests.integration.conftest import Manage, ManagedProcess, notes, record, until
 
@@ -73,7 +74,7 @@ def test_a_worker_that_was_frozen_past_its_lease_is_refused(
     frozen = worker("--slots", "1", LEASE_SECONDS=1)
     blocked = jobs.block.using(max_crashes=5).enqueue(str(tmp_path))
     until(lambda: notes(tmp_path, "block"))
-    frozen.signal(signal.SIGSTOP)
+    freezing.freeze(frozen.pid)
     second = worker("--slots", "1", LEASE_SECONDS=1)
     until(lambda: len(notes(tmp_path, "block")) == 2)
     assert record(reads, blocked.id).crashes == 1
@@ -96,7 +97,7 @@ def test_a_worker_that_was_frozen_when_idle_goes_on(worker: Manage, store: Store
     running = worker(LEASE_SECONDS=1)
     running.wait_for("Worker started")
     jobs.noop.enqueue().wait(timeout=10)
-    running.signal(signal.SIGSTOP)
+    freezing.freeze(running.pid)
     waiting = [jobs.noop.enqueue(n) for n in range(10)]
     time.sleep(2.5)
     running.signal(signal.SIGCONT)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import freezing
 from tests.integration import fenced
 from tests.integration.conftest import Manage, notes, until
 
@@ -40,7 +41,7 @@ def test_the_write_of_a_run_that_was_frozen_past_its_lease_is_refused(
     frozen = worker("--slots", "1", LEASE_SECONDS=1)
     paid = fenced.pay_in.enqueue(str(tmp_path))
     until(lambda: notes(tmp_path, "read-1"))
-    frozen.signal(signal.SIGSTOP)
+    freezing.freeze(frozen.pid)
     second = worker("--slots", "1", LEASE_SECONDS=1)
     until(lambda: notes(tmp_path, "read-2"))
     (tmp_path / "go-2").touch()

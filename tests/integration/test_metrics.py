@@ -21,6 +21,7 @@ from queueapp.inspection.collector import STORE
 from queueapp.monitoring.page import page
 from queueapp.store.reads import Reads
 from queueapp.store.store import Store
+from tests import freezing
 from tests.integration import jobs
 from tests.integration.conftest import ROOT, Manage, ManagedProcess, notes, until
 from tests.unit.metrics.reading import Samples, samples, total, value
@@ -126,7 +127,7 @@ def test_c159_a_paused_leader_and_waiting_jobs_are_seen_to_wait(manage: Manage, 
     """C159: depth looked fine while the oldest item was hours old. Waits, the leader's age and its silence grow."""
     running = manage("scheduler", *ANYWHERE, LEADER_TTL_SECONDS=1)
     until(lambda: total(scrape(running), "ductor_scheduler_is_leader", **HERE) == 1)
-    running.signal(signal.SIGSTOP)
+    freezing.freeze(running.pid)
     enqueue_many([jobs.noop.bind(n) for n in range(10)])
     STORE.forget()
 

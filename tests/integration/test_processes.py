@@ -17,6 +17,7 @@ from queueapp import enqueue_many
 from queueapp.states import Outcome, State
 from queueapp.store.reads import Reads
 from queueapp.store.store import Store
+from tests import freezing
 from tests.integration import jobs
 from tests.integration.conftest import Manage, ManagedProcess, notes, record, until
 from tests.integration.test_metrics import ANYWHERE, ask, scrape
@@ -60,7 +61,7 @@ def frozen() -> Iterator[Callable[[int], None]]:
 
     def freeze(pid: int) -> None:
         pids.append(pid)
-        os.kill(pid, signal.SIGSTOP)
+        freezing.freeze(pid)
 
     yield freeze
     for pid in pids:

@@ -14,6 +14,7 @@ from queueapp.states import State
 from queueapp.store.configuration import PoolConf
 from queueapp.store.reads import Reads
 from queueapp.store.store import Store
+from tests import freezing
 from tests.integration import jobs
 from tests.integration.conftest import Manage, ManagedProcess, record, until
 from tests.model.own_policies import OWN
@@ -122,7 +123,7 @@ def test_a_frozen_leader_that_wakes_is_fenced_and_does_no_harm(
     runs.wait_for("Worker started")
     ids = some(600)
     until(lambda: reads.overview().ended >= 20)
-    first.signal(signal.SIGSTOP)
+    freezing.freeze(first.pid)
     second = scheduler(manage, "second")
     second.wait_for("Leading")
     first.signal(signal.SIGCONT)

@@ -13,6 +13,7 @@ from queueapp import enqueue_many
 from queueapp.states import State
 from queueapp.store.reads import Reads
 from queueapp.store.store import Store
+from tests import freezing
 from tests.integration import jobs
 from tests.integration.conftest import Manage, ManagedProcess, notes, record, until
 
@@ -78,7 +79,7 @@ def test_without_presence_a_killed_leader_is_followed_when_its_lease_has_ended(
 def test_a_frozen_leader_is_fenced_when_it_wakes(manage: Manage, store: Store, reads: Reads) -> None:
     first = scheduler(manage, "first")
     first.wait_for("Leading")
-    first.signal(signal.SIGSTOP)
+    freezing.freeze(first.pid)
     second = scheduler(manage, "second")
     second.wait_for("Leading")
     first.signal(signal.SIGCONT)

@@ -18,6 +18,7 @@ from queueapp import enqueue_many
 from queueapp.states import Outcome, State
 from queueapp.store.reads import Reads
 from queueapp.store.store import Store
+from tests import freezing
 from tests.integration import jobs
 from tests.integration.conftest import Manage, ManagedProcess, notes, record, until
 
@@ -82,7 +83,7 @@ def test_c128_what_was_told_to_stop_ends_when_its_worker_is_forced(
 ) -> None:
     """A job that was cancelled is not handed back for another worker to run."""
     process, running, _ = busy()
-    os.kill(process.pid, signal.SIGSTOP)  # so that its bodies do not hear of it
+    freezing.freeze(process.pid)  # so that its bodies do not hear of it
     assert store.cancel([running[0][-22:]]) == ["stopping"]
     for _ in range(2):
         os.kill(process.pid, signal.SIGTERM)

@@ -22,6 +22,7 @@ from pytest_django import Settings
 
 from queueapp.errors import NoStore, StoreMisconfigured, StoreUnavailable
 from queueapp.store import address, connection, embedded
+from tests import freezing
 
 OwnServer = Callable[..., embedded.EmbeddedServer]
 
@@ -190,7 +191,7 @@ def test_a_late_answer_never_makes_a_script_run_twice(own_server: OwnServer) -> 
     server = own_server()
     client = connection._sync_client(address.from_url(server.url), 0.2)
     client.ping()
-    os.kill(server.pid, signal.SIGSTOP)
+    freezing.freeze(server.pid)
     try:
         with pytest.raises(redis.TimeoutError):
             client.eval("return redis.call('INCR', KEYS[1])", 1, "runs")

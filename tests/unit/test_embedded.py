@@ -16,6 +16,7 @@ import redis
 
 from queueapp.errors import NoStore
 from queueapp.store import embedded
+from tests import freezing
 
 
 @pytest.fixture
@@ -181,7 +182,7 @@ def test_start_returns_when_the_data_is_loaded(directory: Path) -> None:
 
 def test_a_server_that_is_busy_has_not_ended(directory: Path) -> None:
     with embedded.start(directory) as server:
-        os.kill(server.pid, signal.SIGSTOP)
+        freezing.freeze(server.pid)
         try:
             assert not server.running()
             assert not server.ended()

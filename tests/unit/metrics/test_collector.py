@@ -22,6 +22,7 @@ from queueapp.store import embedded, shards
 from queueapp.store.ids import new_id
 from queueapp.store.records import Failed, NewJob
 from queueapp.store.store import Store
+from tests import freezing
 from tests.clock import Clock
 from tests.unit.metrics.reading import Samples, samples, value
 
@@ -127,7 +128,7 @@ def test_a_store_that_hangs_costs_a_scrape_a_second(own_server: Callable[..., em
         shown = StoreCollector()
         assert len(shown.look().pools) == 21
         shown.forget()
-        os.kill(server.pid, signal.SIGSTOP)
+        freezing.freeze(server.pid)
         try:
             started = time.monotonic()
             assert not shown.look().up
