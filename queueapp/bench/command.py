@@ -27,7 +27,7 @@ class BenchCommand:
     def arguments(self) -> list[str]:
         """The same command once more, for `python -m django`."""
         options = EXPERIMENTS[self.bench].options
-        words = [word for one in options if one.name in self.options for word in one.words(self.options[one.name])]
+        words = [word for one in options if one.key in self.options for word in one.words(self.options[one.key])]
         return ["ductor_bench", self.bench, *words, *(["--json", str(self.json)] if self.json else [])]
 
 

@@ -42,6 +42,11 @@ class Outcome:
     attempts: int = 1
     completed: bool = True
     """False: dead."""
+    number: int = 0
+    """The job's, in its workload."""
+    lane: str = "main"
+    sent_us: int = 0
+    """When it really was sent; 0: as planned. How late the sender was, nothing else."""
 
     @property
     def wait_ms(self) -> float:

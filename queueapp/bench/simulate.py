@@ -248,6 +248,8 @@ def outcomes(ran: Sequence[Ran], failures: Failures = NO_FAILURES) -> list[Outco
                 deadline_us=job.deadline_us,
                 attempts=run.attempt,
                 completed=run.fate == "completed",
+                number=job.number,
+                lane=job.lane,
             )
         )
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from argparse import RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +39,22 @@ class Command(DuctorCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         experiments = parser.add_subparsers(dest="bench", required=True, metavar=" | ".join(EXPERIMENTS))
         for name, experiment in EXPERIMENTS.items():
-            own = experiments.add_parser(name, help=experiment.help)
+            told = "".join(f"\n  {parser.prog} {name} {words}" for words in experiment.examples)
+            own = experiments.add_parser(
+                name,
+                help=experiment.help,
+                epilog=f"examples:{told}" if told else None,
+                formatter_class=RawDescriptionHelpFormatter,
+            )
             for option in experiment.options:
-                own.add_argument(f"--{option.name}", **option.reading())
+                own.add_argument(option.name if option.bare else f"--{option.name}", **option.reading())
             own.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, as JSON")
 
     def perform(self, **options: Any) -> None:
         experiment = EXPERIMENTS[options["bench"]]
         command = BenchCommand(
             bench=options["bench"],
-            options={option.name: options[option.name] for option in experiment.options},
+            options={option.key: options[option.key] for option in experiment.options},
             json=options["json"],
         )
         try:

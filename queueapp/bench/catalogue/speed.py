@@ -1,72 +1,18 @@
-"""What `manage.py bench` can do: each experiment with its options, as the command offers them.
-
-The experiments themselves are imported when they run: they bring tasks and models with them, a `--help` does not.
-"""
+"""The experiments that measure the queue: its speed, its memory, its idle cost, its recovery."""
 
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from queueapp.bench.catalogue.option import Experiment, Option
 from queueapp.bench.harness import Progress, Report
 from queueapp.bench.peers.roster import chosen
-from queueapp.bench.profiles import NAMES, InvalidProfile, load
-from queueapp.bench.workloads import KINDS
 from queueapp.cli.command import number, whole
-from queueapp.names import TENANT_FORM
-from queueapp.policies.registry import DIRECT, POLICIES
+from queueapp.policies.registry import DIRECT
 from queueapp.store import connection
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """One option of an experiment."""
-
-    name: str
-    default: Any
-    help: str
-    read: Callable[[str], Any] = str
-    choices: Sequence[str] | None = None
-    alone: Any = None
-    """What the option means without a value; with False as default it takes none."""
-    word: str = "N"
-    """What stands for the value in `--help`."""
-
-    def words(self, value: Any) -> list[str]:
-        """The words of a command line that give it this value."""
-        if value is None or value is False:
-            return []
-        return [f"--{self.name}"] if value is True else [f"--{self.name}", str(value)]
-
-    def reading(self) -> dict[str, Any]:
-        """How argparse is to read it."""
-        if self.default is False:
-            return {"action": "store_true", "help": self.help}
-        told = "" if self.default is None else f" (default: {self.default})"
-        return {
-            "type": self.read,
-            "default": self.default,
-            "choices": self.choices,
-            "metavar": None if self.choices else self.word,
-            "help": self.help + told,
-            **({} if self.alone is None else {"nargs": "?", "const": self.alone}),
-        }
-
-
-Run = Callable[[Report, Mapping[str, Any], Progress, Path | None], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experiment:
-    """One experiment. With `ground` it gets a directory with a server and a database of its own."""
-
-    help: str
-    options: Sequence[Option]
-    run: Run
-    ground: bool = True
 
 
 def _memory(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
@@ -147,45 +93,6 @@ def _syncmatch(report: Report, options: Mapping[str, Any], progress: Progress, d
     from queueapp.bench.experiments import syncmatch
 
     syncmatch.run(report, progress, **options)
-
-
-def _simulate(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
-    from queueapp.bench.experiments import simulation
-
-    simulation.run(report, progress, simulation.Plan(**options))
-
-
-def _policies(text: str) -> str:
-    from queueapp.bench.experiments.simulation import named
-
-    try:
-        named(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from error
-    return text
-
-
-def _profile(text: str) -> str:
-    try:
-        load(text)
-    except InvalidProfile as error:
-        raise ArgumentTypeError(str(error)) from error
-    return text
-
-
-def _by_tenant(read: Callable[[str], Any]) -> Callable[[str], dict[str, Any]]:
-    """`TENANT=N,TENANT=N` as a dictionary."""
-
-    def pairs(text: str) -> dict[str, Any]:
-        found = {}
-        for part in text.split(","):
-            tenant, equals, value = part.strip().rpartition("=")
-            if not equals or TENANT_FORM.fullmatch(tenant) is None:
-                raise ArgumentTypeError(f"{part!r} is no TENANT=N, such as acme=2")
-            found[tenant] = read(value)
-        return found
-
-    return pairs
 
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -298,52 +205,5 @@ EXPERIMENTS: dict[str, Experiment] = {
             Option(name="slots", default=4, read=whole(1, 1_000), help="slots of the worker"),
         ),
         run=_syncmatch,
-    ),
-    "simulate": Experiment(
-        help="workloads under policies in virtual time, beside fifo: who waits how long; the same on any machine",
-        options=(
-            Option(
-                name="policy",
-                default="tiered",
-                read=_policies,
-                word="A,B",
-                help=f"policies, or all: {', '.join(sorted(POLICIES))}",
-            ),
-            Option(name="workload", default="multi_tenant", choices=tuple(KINDS), help="who sends what when"),
-            Option(
-                name="profile",
-                default="flood",
-                read=_profile,
-                word="NAME",
-                help=f"the workload's shape, failures and limits: {', '.join(NAMES)}, or a TOML file",
-            ),
-            Option(name="trace", default=None, word="FILE", help="a recorded workload instead, in JSON lines"),
-            Option(
-                name="load",
-                default=None,
-                read=number(0.01, 100),
-                help="arrivals, in multiples of what is served, instead of the profile's",
-            ),
-            Option(name="slots", default=None, read=whole(1, 100_000), help="jobs that run at once, likewise"),
-            Option(name="jobs", default=None, read=whole(1, 10_000_000), help="jobs of one run, likewise"),
-            Option(name="seed", default=None, read=whole(0, 2**31), help="the first seed, likewise"),
-            Option(name="seeds", default=None, read=whole(1, 1_000), help="runs, each with the next seed, likewise"),
-            Option(
-                name="weight",
-                default=None,
-                read=_by_tenant(number(0.001, 1_000_000)),
-                word="TENANT=N",
-                help="weights of tenants, instead of 1 or the profile's",
-            ),
-            Option(
-                name="ceiling",
-                default=None,
-                read=_by_tenant(whole(1, 100_000)),
-                word="TENANT=N",
-                help="most jobs of tenants that run at once, instead of any number or the profile's",
-            ),
-        ),
-        run=_simulate,
-        ground=False,
     ),
 }

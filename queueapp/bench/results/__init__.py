@@ -1,0 +1,1 @@
+"""What laboratory runs leave behind: `results/<run>/`, written, read, merged and compared. Pure but for the files."""
