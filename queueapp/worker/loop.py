@@ -30,7 +30,7 @@ from queueapp.worker.parker import Parker
 from queueapp.worker.parking import Parking
 from queueapp.worker.placement import Placement
 from queueapp.worker.room import Room
-from queueapp.worker.slots import LOOKAHEAD_MS, TICK_S, Chunk, Held, Outcome, Overdue, Slots, ThreadSlots
+from queueapp.worker.slots import QUICK_MS, TICK_S, Chunk, Held, Outcome, Overdue, Slots, ThreadSlots
 from queueapp.worker.stages import Stage
 
 logger = logging.getLogger(__name__)
@@ -228,7 +228,7 @@ class Worker:
                 self._give_up(held)
                 self._room.missed(held)
                 if placement.slots.ahead:
-                    held.line.ran(LOOKAHEAD_MS)  # the estimate was too low: look less far ahead
+                    held.line.ran(QUICK_MS)  # the estimate was too low: look less far ahead
 
     def _talk(self) -> None:
         """One round over the pools: say what there is to say, and offer free slots first to who waited longest."""

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from queueapp.worker.line import Line
-from queueapp.worker.slots import LOOKAHEAD_MS, STUCK_S, Held, Slots, chunk_size
+from queueapp.worker.slots import QUICK_MS, STUCK_S, Held, Slots, chunk_size
 
 MEAN_FACTOR = 0.125
 
@@ -71,11 +71,7 @@ class Placement:
         A task that kills its process never ends, so it is not known here; and from its second lease on a job of a
         known task is told beforehand, too.
         """
-        return (
-            self.slots.ahead
-            and held.job.attempts == 1
-            and self._task_ms.get(held.job.task, LOOKAHEAD_MS) < LOOKAHEAD_MS
-        )
+        return self.slots.ahead and held.job.attempts == 1 and self._task_ms.get(held.job.task, QUICK_MS) < QUICK_MS
 
     def announced(self, line: Line) -> list[Held]:
         """Careful jobs of this pool that a free slot could begin once the store knows."""
@@ -120,7 +116,7 @@ class Placement:
             chunk.current is not None
             and not chunk.current.begun
             and chunk.current.line is line
-            and (now - chunk.since) * 1000 > LOOKAHEAD_MS
+            and (now - chunk.since) * 1000 > QUICK_MS
             for chunk in self.slots.outstanding.values()
         )
 

@@ -30,12 +30,14 @@ Outcome = Completed | Failed | Returned | None
 """What became of a job in a slot. None: nothing is reported, the lease runs out (a lost lease, an injected fault)."""
 
 LOOKAHEAD_MS = 20.0
-"""How much estimated work may be leased for one slot, the running job included."""
+"""How much estimated work may wait for one slot: so long, about, does it take until a slot begins it."""
 LOOKAHEAD_JOBS = 64
+QUICK_MS = 50.0
+"""Jobs that take longer are leased when a slot is free for them, and begin when the store knows that they do."""
 CHUNK_MS = 2.0
 """How much estimated work one chunk carries; a job that takes longer travels alone."""
 CHUNK_JOBS = 32
-STUCK_S = 0.025
+STUCK_S = 0.030
 """A job that is leased but not begun waits behind others no longer than this, a tick and one call: 50 ms in all."""
 UNSCHEDULED_S = 1.0
 """One for which a thread is free waits for the processor alone, which giving it back would not shorten; but not longer
@@ -232,20 +234,20 @@ class ThreadSlots(Slots):
         return not any(thread.is_alive() for thread in self._threads)
 
     def room(self, mean_ms: float | None, now: float) -> int:
-        """A slot whose job already takes longer than the look-ahead counts for none.
+        """A slot whose job takes long counts for none: it would be the others' slots that what waits has to wait for.
 
         `mean_ms` is the mean run time that the pool showed lately; while it is unknown nothing is leased ahead.
         """
-        ahead = jobs_ahead(mean_ms)
+        if may_wait(mean_ms, self.count) == 0:
+            return self.idle
+        long_ms = max(LOOKAHEAD_MS, 2 * (mean_ms or 0.0))
         quick, unfinished = self.count, 0
         for chunk in self.outstanding.values():
-            if chunk.current is not None and (now - chunk.since) * 1000 > LOOKAHEAD_MS:
+            if chunk.current is not None and (now - chunk.since) * 1000 > long_ms:
                 quick -= 1
             else:
                 unfinished += len(chunk.jobs) + (chunk.current is not None)
-        if ahead == 1:
-            return self.idle
-        return max(0, quick * ahead - unfinished)
+        return max(0, quick + may_wait(mean_ms, quick) - unfinished)
 
     def put(self, jobs: Iterable[Held], now: float) -> None:
         """One chunk, whose jobs run one after another."""
@@ -344,11 +346,14 @@ def emptied(chunk: Chunk) -> list[Held]:
             return taken
 
 
-def jobs_ahead(mean_ms: float | None) -> int:
-    """How many jobs of this mean run time one slot may hold, the running one included."""
-    if mean_ms is None:
-        return 1
-    return max(1, min(LOOKAHEAD_JOBS, int(LOOKAHEAD_MS / max(mean_ms, 0.01))))
+def may_wait(mean_ms: float | None, slots: int) -> int:
+    """How many jobs of this mean run time may wait for so many busy slots together.
+
+    Together: of jobs as long as the look-ahead one a slot, of longer ones as many as slots become free in that time.
+    """
+    if mean_ms is None or mean_ms >= QUICK_MS:
+        return 0
+    return min(slots * LOOKAHEAD_JOBS, int(slots * LOOKAHEAD_MS / max(mean_ms, 0.01)))
 
 
 def chunk_size(mean_ms: float | None) -> int:

@@ -46,7 +46,7 @@ def test_slow_jobs_are_never_leased_ahead(store: FakeStore) -> None:
         nonlocal most
         with store.lock:
             most = max(most, len(store.active))
-        time.sleep(0.03)  # a body that takes longer than the look-ahead
+        time.sleep(0.06)  # a body that is not quick
 
     running.bodies["tests.noop"] = watch
     running.start().join()

@@ -11,7 +11,7 @@ import pytest
 from queueapp.worker.line import Line
 from queueapp.worker.placement import Placement
 from queueapp.worker.room import Room
-from queueapp.worker.slots import STUCK_S, UNSCHEDULED_S, Chunk, Held, ThreadSlots, chunk_size, jobs_ahead
+from queueapp.worker.slots import STUCK_S, UNSCHEDULED_S, Chunk, Held, ThreadSlots, chunk_size, may_wait
 from tests.unit.fake_store import FakeStore, leased
 
 NOW = 100.0
@@ -36,37 +36,56 @@ def begin(pool: ThreadSlots, number: int = 1, *, ago_s: float) -> Chunk:
 
 
 @pytest.mark.parametrize(
-    ("mean_ms", "ahead", "chunk"),
-    [(None, 1, 1), (0.0, 64, 32), (0.05, 64, 32), (0.5, 40, 4), (1.0, 20, 2), (5.0, 4, 1), (20.0, 1, 1), (900.0, 1, 1)],
+    ("mean_ms", "one", "sixteen", "chunk"),
+    [
+        (None, 0, 0, 1),
+        (0.0, 64, 1024, 32),
+        (0.05, 64, 1024, 32),
+        (0.5, 40, 640, 4),
+        (1.0, 20, 320, 2),
+        (5.0, 4, 64, 1),
+        (20.0, 1, 16, 1),
+        (20.5, 0, 15, 1),
+        (40.0, 0, 8, 1),
+        (50.0, 0, 0, 1),
+        (900.0, 0, 0, 1),
+    ],
 )
-def test_at_most_20_ms_of_work_are_leased_for_a_slot(mean_ms: float | None, ahead: int, chunk: int) -> None:
-    assert jobs_ahead(mean_ms) == ahead
+def test_at_most_20_ms_of_work_wait_for_a_slot(mean_ms: float | None, one: int, sixteen: int, chunk: int) -> None:
+    assert (may_wait(mean_ms, 1), may_wait(mean_ms, 16)) == (one, sixteen)
     assert chunk_size(mean_ms) == chunk
-    if mean_ms and mean_ms < 20:
-        assert ahead * mean_ms <= 20
+    assert sixteen * (mean_ms or 0) <= 16 * 20
 
 
 def test_room_of_idle_slots() -> None:
     assert slots(4).room(None, NOW) == 4
     assert slots(4).room(50.0, NOW) == 4
-    assert slots(4).room(5.0, NOW) == 16
+    assert slots(4).room(40.0, NOW) == 4 + 2
+    assert slots(4).room(5.0, NOW) == 4 + 16
 
 
 def test_jobs_at_hand_are_taken_off() -> None:
     pool = slots(2)
     begin(pool, 3, ago_s=0.001)
-    assert pool.room(5.0, NOW) == 2 * 4 - 3
+    assert pool.room(5.0, NOW) == 2 + 8 - 3
     assert pool.room(50.0, NOW) == 1
 
 
 def test_a_slot_whose_job_takes_long_is_no_room() -> None:
-    """However quick the others are: what is leased for it would wait behind the long job (C068)."""
+    """However quick the others are: what is leased for it would wait for their slots (C068)."""
     pool = slots(1)
     begin(pool, ago_s=0.5)
     assert pool.room(0.1, NOW) == 0
     pool = slots(2)
     begin(pool, ago_s=0.5)
-    assert pool.room(5.0, NOW) == 4
+    assert pool.room(5.0, NOW) == 1 + 4
+
+
+def test_a_job_that_takes_twice_the_mean_is_not_long_yet() -> None:
+    pool = slots(2)
+    begin(pool, ago_s=0.035)
+    assert pool.room(18.0, NOW) == 2 + 2 - 1
+    assert pool.room(17.0, NOW) == 1 + 1
 
 
 def test_what_waits_behind_a_slow_job_can_be_taken_back_and_the_rest_stays() -> None:
@@ -115,11 +134,11 @@ def test_nothing_is_leased_ahead_of_what_waits_for_a_free_slot() -> None:
     room = Room(placement, None, [line])
     begin(pool, ago_s=0.001)
     begin(pool, ago_s=0.001)
-    assert room.of(line, NOW) == 2 * 20 - 2
+    assert room.of(line, NOW) == 2 + 2 * 20 - 2
     room.place(line, [Held(leased("again", attempts=2), line)], NOW)
     assert room.of(line, NOW) == 0
     pool.through(next(iter(pool.outstanding.values())))
-    assert room.of(line, NOW) == 2 * 20 - 1 - 1
+    assert room.of(line, NOW) == 2 + 2 * 20 - 1 - 1
     assert [one.job.id for one in placement.announced(line)] == ["again"]
 
 
@@ -135,7 +154,7 @@ def test_what_waits_for_a_store_that_is_away_keeps_others_from_nothing() -> None
     cast("FakeStore", away.store).away = True
     away.exchange(0, 0)
     assert away.away
-    assert room.of(other, NOW) == 20 - 1 - 1
+    assert room.of(other, NOW) == 1 + 20 - 1 - 1
 
 
 def test_a_job_that_was_taken_for_quick_is_told_once_it_is_not() -> None:
