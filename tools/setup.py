@@ -7,6 +7,7 @@
     make test-long  thousands of examples for each policy, by hand: an hour or more
     make test-soak  half an hour of random kills, freezes, cuts and restarts; DUCTOR_SOAK_SEED plays one again
     make check      ruff, mypy, import-linter, migrations, Django's checks
+    make bench-quick  five policies under four workloads with real processes, and plots: results/quick-…; four minutes
     make bench-gate this tree beside the main branch: fails where a tenth is lost; some minutes on a quiet machine
 
 DUCTOR_PYTHON names the interpreter to use (a path, or a version such as 3.12). Words after the verb, or ARGS="..." with
@@ -35,6 +36,11 @@ CHECKS = (
     ("import-linter", ["-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-logo"]),
     ("migrations", ["manage.py", "makemigrations", "--check", "--dry-run"]),
     ("django check", ["manage.py", "check", "--fail-level", "WARNING"]),
+)
+QUICK = (
+    *("--scheduler", "fifo,priority,edf,wfq,tiered"),
+    *("--workload", "uniform,bursty,heavy_tailed,multi_tenant"),
+    *("--profile", "quick", "--dispatch", "direct", "--repetitions", "1"),
 )
 
 
@@ -100,6 +106,16 @@ def test_soak(arguments: list[str]) -> list[Outcome]:
     return [Outcome("soak", "passed" if code == 0 else f"failed (exit {code})", time.monotonic() - begun, code != 0)]
 
 
+def quick(arguments: list[str]) -> list[Outcome]:
+    say("\n== bench-quick: manage.py bench matrix")
+    begun = time.monotonic()
+    results = f"results/quick-{time.strftime('%Y%m%d-%H%M%S')}"
+    words = [*QUICK, "--results", results, *arguments]
+    code = run("manage.py", "bench", "matrix", *words)
+    told = "passed" if code == 0 else f"failed (exit {code})"
+    return [Outcome("bench-quick", told, time.monotonic() - begun, code != 0)]
+
+
 def gate(arguments: list[str]) -> list[Outcome]:
     return bench_gate.run(MAIN, arguments)
 
@@ -112,6 +128,7 @@ VERBS = {
     "test-long": test_long,
     "test-soak": test_soak,
     "check": check,
+    "bench-quick": quick,
     "bench-gate": gate,
 }
 

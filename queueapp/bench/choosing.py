@@ -11,11 +11,12 @@ import heapq
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from queueapp.policies.charge import Charge
 from queueapp.policies.node import Node
 from queueapp.policies.ordered import Ordered
 from queueapp.policies.protocol import Candidate, Policy
 from queueapp.policies.room import Limits
-from queueapp.policies.tree import SMALLEST_CHARGE, Charge, Tree
+from queueapp.policies.tree import SMALLEST_CHARGE, Tree
 
 Estimate = Callable[[Candidate], float]
 """The cost of a job that declared none."""

@@ -70,6 +70,8 @@ def identity(client: redis.Redis | None, **more: object) -> dict[str, object]:
         "server": _server(info) if info else None,
         "append_only_file": bool(info.get("aof_enabled")) if info else None,
         "cpus": os.cpu_count(),
+        "processor": _processor(),
+        "machine": platform.machine(),
         "platform": platform.platform(),
         **more,
     }
@@ -84,6 +86,15 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def _processor() -> str | None:
+    """The processor's name, where Linux tells it."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or None
 
 
 def _revision() -> str | None:

@@ -21,6 +21,7 @@ WORSE = {
     "utilisation": "lower",
     "jain_service": "lower",
     "jain_count": "lower",
+    "jain_entitled": "lower",
     "completed": "lower",
 }
 """Figures of which less is worse; of all others (waits, latencies, misses, the starved, the dead) more is."""

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from queueapp.bench import SETTINGS
-from queueapp.bench.waiting import until
+from queueapp.bench import OWN, SETTINGS
+from queueapp.bench.waiting import WITHIN_S, until
 from queueapp.store.reads import Reads
 
 STOP_TIMEOUT_S = 10.0
 
 
 class SchedulerProcess:
-    """One scheduler. What it says goes to a file of its own in `directory`."""
+    """One scheduler. What it says goes to a file of its own in `directory`; `own` is what its DUCTOR setting has beside
+    what those of all processes have."""
 
-    def __init__(self, name: str, directory: Path, *, settings: str = SETTINGS) -> None:
+    def __init__(
+        self, name: str, directory: Path, *, settings: str = SETTINGS, own: Mapping[str, object] | None = None
+    ) -> None:
         self.name = name
         self._log = directory / f"{name}.log"
         command = [sys.executable, "-m", "django", "ductor_scheduler", "--scheduler-id", name]
@@ -31,20 +35,27 @@ class SchedulerProcess:
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
-                env={**os.environ, "DJANGO_SETTINGS_MODULE": settings},
+                env={**os.environ, "DJANGO_SETTINGS_MODULE": settings, OWN: json.dumps(own or {})},
             )
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def await_start(self) -> None:
-        """Until it works: as a leader, or as a standby."""
-        self._await(lambda: b"Scheduler started" in self._log.read_bytes())
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
 
-    def await_lead(self, reads: Reads) -> None:
+    def await_start(self, within_s: float = WITHIN_S) -> None:
+        """Until it works: as a leader, or as a standby."""
+        self._await(lambda: b"Scheduler started" in self._log.read_bytes(), within_s)
+
+    def leads(self, reads: Reads) -> bool:
+        return reads.overview().leader.startswith(f"{self.name}.")
+
+    def await_lead(self, reads: Reads, within_s: float = WITHIN_S) -> None:
         """Until it leads."""
-        self._await(lambda: reads.overview().leader.startswith(f"{self.name}."))
+        self._await(lambda: self.leads(reads), within_s)
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
@@ -61,8 +72,8 @@ class SchedulerProcess:
                 self._process.kill()
         self._process.wait()
 
-    def _await(self, holds: Callable[[], bool]) -> None:
-        until(holds, self._said, goes_on=lambda: self._process.poll() is None)
+    def _await(self, holds: Callable[[], bool], within_s: float = WITHIN_S) -> None:
+        until(holds, self._said, within_s=within_s, goes_on=lambda: self._process.poll() is None)
 
     def _said(self) -> str:
         said = self._log.read_text(errors="replace")[-2000:]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import django
 
-from queueapp.bench import MARK
+from queueapp.bench import MARK, OWN
 
 SECRET_KEY = "the benchmarks serve nobody"
 DEBUG = False
@@ -35,4 +36,5 @@ DUCTOR: dict[str, Any] = {
     "POOLS": {
         name: {} for name in ("bench", "bench-async", "bench-held", "bench-match", "bench-scripts", "bench-start")
     },
+    **json.loads(os.environ.get(OWN, "{}")),
 }

@@ -11,22 +11,20 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
-from queueapp.bench.choosing import chooser
+from queueapp.bench.entitlement import jain_entitled
 from queueapp.bench.failures import Failures, Fate
 from queueapp.bench.outcomes import Outcome, Summary, Times, summary, times
+from queueapp.bench.sharding import Pending, Shard, Shards, Slots, parts, shard_of
 from queueapp.bench.workloads import Job, Workload, digest
+from queueapp.policies.charge import Charge
 from queueapp.policies.node import Node
 from queueapp.policies.ordered import Ordered
 from queueapp.policies.protocol import Candidate, Policy
-from queueapp.policies.room import Limits
-from queueapp.policies.tree import Charge
+from queueapp.policies.room import UNLIMITED, Limits
 
-DEFAULT_COST_MS = 50.0
-"""The estimate before the first job has ended, as of `Pool.default_cost`."""
-LEARNING = 1 / 8
-"""Weight of the newest run time in the estimate, as in the store."""
 TOLD_EVERY = 500
 NO_FAILURES = Failures()
 STARVING_MS = 5_000
@@ -80,9 +78,8 @@ class SmallFirst(Ordered):
 class Pool:
     """Slots, and what fills them. What no job declares is an estimate, settled when it ends, as by default."""
 
-    def __init__(self, policy: Policy, slots: int, seed: int, failures: Failures, limits: Mapping[str, Limits]) -> None:
-        self._pending = chooser(policy, limits, lambda _: self._estimate)
-        self._estimate = DEFAULT_COST_MS
+    def __init__(self, pending: Pending, slots: int, seed: int, failures: Failures) -> None:
+        self._pending = pending
         self._free = slots
         self._seed = seed
         self._failures = failures
@@ -111,7 +108,8 @@ class Pool:
             if ran.fate == "lost":
                 heapq.heappush(self._due, (_noticed_us(ran, self._failures), ran.job.number))
                 continue
-            self._estimate += (ran.job.service_us / 1000 - self._estimate) * LEARNING
+            if ran.fate == "completed":
+                self._pending.learn(ran.job.tenant, ran.job.service_us / 1000)
             self._pending.let_go(charge, ran.job.service_us / 1000)
             if not self._goes_on(ran):
                 del self._held[ran.job.number]
@@ -173,12 +171,21 @@ def simulate(
     *,
     failures: Failures = NO_FAILURES,
     limits: Mapping[str, Limits] = MappingProxyType({}),
+    shards: int = 1,
+    shard_slots: Slots = "shared",
 ) -> list[Ran]:
     """The runs in the order in which they started. `told` hears now and then how many have.
 
     At one moment ends come before what is due again, that before arrivals, and all before the slots are filled.
     """
-    pool, jobs, ran = Pool(policy, workload.slots, workload.seed, failures, limits), workload.jobs, list[Ran]()
+    if shard_slots == "split" and shards > 1:
+        return _apart(workload, policy, told, failures, limits, shards)
+    pending = Shard(policy, limits) if shards == 1 else Shards(shards, lambda: Shard(policy, limits))
+    return _through(Pool(pending, workload.slots, workload.seed, failures), workload.jobs, told)
+
+
+def _through(pool: Pool, jobs: Sequence[Job], told: Callable[[int], None]) -> list[Ran]:
+    ran = list[Ran]()
     arrived = 0
     while True:
         next_us = pool.next_us
@@ -198,6 +205,29 @@ def simulate(
             told(len(ran))
 
 
+def _apart(
+    workload: Workload,
+    policy: Policy,
+    told: Callable[[int], None],
+    failures: Failures,
+    limits: Mapping[str, Limits],
+    shards: int,
+) -> list[Ran]:
+    """Shards that share nothing, slots neither: each is a queue of its own. Every one needs a slot."""
+    jobs: list[list[Job]] = [[] for _ in range(shards)]
+    for job in workload.jobs:
+        jobs[shard_of(job.tenant, shards)].append(job)
+    ran = list[Ran]()
+    for own, slots in zip(jobs, parts(workload.slots, shards), strict=True):
+        pool = Pool(Shard(policy, limits), slots, workload.seed, failures)
+        ran += _through(pool, own, partial(_told_on, told, len(ran)))
+    return sorted(ran, key=lambda run: run.started_us)
+
+
+def _told_on(told: Callable[[int], None], before: int, started: int) -> None:
+    told(before + started)
+
+
 # -- what came of it -------------------------------------------------------------------------------------------------
 
 
@@ -209,19 +239,43 @@ class Result:
     small: Times
     """All tenants but the big one, taken together; nobody where none is the big one."""
     big: Times
+    lowest: Times
+    """All jobs of the lowest priority there is; nobody where there is but one."""
+    above: Times
+    """All the others."""
+    jain_entitled: float
+    """Over what each tenant had until the last arrival, in parts of what it was entitled to (`entitlement`)."""
     digest: str
     """SHA-256 over all runs in the order of their starts, with start and end of each."""
 
+    def figures(self) -> dict[str, float]:
+        """What is compared from run to run."""
+        return self.summary.figures() | {"jain_entitled": self.jain_entitled}
+
 
 def result(
-    workload: Workload, ran: Sequence[Ran], *, failures: Failures = NO_FAILURES, starving_ms: int = STARVING_MS
+    workload: Workload,
+    ran: Sequence[Ran],
+    *,
+    failures: Failures = NO_FAILURES,
+    limits: Mapping[str, Limits] = MappingProxyType({}),
+    starving_ms: int = STARVING_MS,
 ) -> Result:
-    """The figures of a simulation, with the `failures` that it was given. Needs at least one job."""
+    """The figures of a simulation, with the `failures` and `limits` that it was given. Needs at least one job."""
     ended, big = outcomes(ran, failures), workload.big
+    lowest = min(one.priority for one in ended)
+    several = any(one.priority > lowest for one in ended)
     return Result(
         summary=summary(ended, slots=workload.slots, starving_ms=starving_ms, tenants=workload.tenants),
         small=times([one for one in ended if big is not None and one.tenant != big], starving_ms),
         big=times([one for one in ended if one.tenant == big], starving_ms),
+        lowest=times([one for one in ended if several and one.priority == lowest], starving_ms),
+        above=times([one for one in ended if one.priority > lowest], starving_ms),
+        jain_entitled=jain_entitled(
+            ((run.job.tenant, run.started_us, run.ended_us) for run in ran),
+            workload.jobs[-1].at_us,
+            lambda tenant: limits.get(tenant, UNLIMITED).weight,
+        ),
         digest=digest(run.columns() for run in ran),
     )
 

@@ -239,6 +239,10 @@ class Keyed:
         return bool(due)
 
     def flush(self) -> None:
+        """What was noted takes effect."""
+        if not self.unsettled and not self._passed:
+            self.crowded, self._asides = False, 0
+            return
         passed, self._passed = self._passed, []
         for node in passed:
             node.passed.clear()

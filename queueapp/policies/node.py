@@ -18,53 +18,55 @@ TAGS_DROPPED_PER_LIFT = 64
 class Pointers:
     """Members by score, the least first, equal scores by `tie`, then by member."""
 
-    __slots__ = ("_heap", "_scores")
+    __slots__ = ("_entries", "_heap")
 
     def __init__(self) -> None:
-        self._scores: dict[str, tuple[float, int]] = {}
-        self._heap: list[tuple[float, int, str]] = []  # may hold entries that `_scores` has overtaken
+        self._entries: dict[str, tuple[float, int, str]] = {}
+        self._heap: list[tuple[float, int, str]] = []  # of the entries, and of some that were overtaken
 
     def __len__(self) -> int:
-        return len(self._scores)
+        return len(self._entries)
 
     def __contains__(self, member: str) -> bool:
-        return member in self._scores
+        return member in self._entries
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._scores)
+        return iter(self._entries)
 
     def score(self, member: str) -> float | None:
-        place = self._scores.get(member)
-        return None if place is None else place[0]
+        entry = self._entries.get(member)
+        return None if entry is None else entry[0]
 
     def place(self, member: str) -> tuple[float, int] | None:
         """Score and tie."""
-        return self._scores.get(member)
+        entry = self._entries.get(member)
+        return None if entry is None else entry[:2]
 
     def put(self, member: str, score: float, tie: int = 0) -> None:
-        if self._scores.get(member) == (score, tie):
+        entry, entries = (score, tie, member), self._entries
+        if entries.get(member) == entry:
             return
-        self._scores[member] = (score, tie)
-        if len(self._heap) > 2 * len(self._scores) + 64:
-            self._heap = [(*place, name) for name, place in self._scores.items()]
+        entries[member] = entry
+        if len(self._heap) > 2 * len(entries) + 64:
+            self._heap = list(entries.values())
             heapq.heapify(self._heap)
         else:
-            heapq.heappush(self._heap, (score, tie, member))
+            heapq.heappush(self._heap, entry)
 
     def discard(self, member: str) -> float | None:
         """Take `member` out; its score, or None when it was not there."""
-        place = self._scores.pop(member, None)
-        return None if place is None else place[0]
+        entry = self._entries.pop(member, None)
+        return None if entry is None else entry[0]
 
     def first(self, but: Collection[str] = ()) -> tuple[float, int, str] | None:
         """The least `(score, tie, member)`, which stays; the least of those that are not in `but`."""
         if but:
-            return min(((*place, member) for member, place in self._scores.items() if member not in but), default=None)
-        heap = self._heap
+            return min((entry for member, entry in self._entries.items() if member not in but), default=None)
+        heap, entries = self._heap, self._entries
         while heap:
-            score, tie, member = heap[0]
-            if self._scores.get(member) == (score, tie):
-                return heap[0]
+            entry = heap[0]
+            if entries.get(entry[2]) is entry:
+                return entry
             heapq.heappop(heap)
         return None
 
@@ -72,17 +74,17 @@ class Pointers:
         """Take out at most `limit` members whose score is at most `bound`, lowest first."""
         taken: list[str] = []
         while len(taken) < limit and (least := self.first()) is not None and least[0] <= bound:
-            del self._scores[least[2]]
+            del self._entries[least[2]]
             taken.append(least[2])
         return taken
 
     def dump(self) -> list[tuple[str, float, int]]:
         """All of it, for `restore`: member, score, tie. Which were put first does not matter and is not told."""
-        return [(member, *place) for member, place in self._scores.items()]
+        return [(member, score, tie) for score, tie, member in self._entries.values()]
 
     def restore(self, dumped: list[tuple[str, float, int]]) -> None:
-        self._scores = {str(member): (float(score), int(tie)) for member, score, tie in dumped}
-        self._heap = [(*place, member) for member, place in self._scores.items()]
+        self._entries = {str(member): (float(score), int(tie), str(member)) for member, score, tie in dumped}
+        self._heap = list(self._entries.values())
         heapq.heapify(self._heap)
 
 
@@ -155,8 +157,9 @@ class Node:
     def advance(self, to: float) -> None:
         """Bring the clock up to `to`; tags that it has overtaken are forgotten."""
         self.v = max(self.v, to)
-        for child in self.tags.pop_until(self.v, TAGS_DROPPED_PER_LIFT):
-            self._forget(child)
+        if len(self.tags):
+            for child in self.tags.pop_until(self.v, TAGS_DROPPED_PER_LIFT):
+                self._forget(child)
 
     def lift(self, finish: float | None = None) -> None:
         """Bring the clock up to the least start tag, or at the end of a busy period to the last finish tag."""

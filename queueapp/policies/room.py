@@ -62,7 +62,9 @@ class Room:
 
     def has(self, tenant: str, lane: str, now_ms: int) -> bool:
         """Whether it may run another job. One that only lacks a token is noted, for `due`."""
-        limits = self.limits(tenant, lane)
+        limits = self._limits.get((tenant, lane))
+        if limits is None:
+            return True
         if limits.paused or (limits.ceiling is not None and self.slots.used(tenant, lane) >= limits.ceiling):
             return False
         if limits.dispatch is None or self.tokens.free((tenant, lane), limits.dispatch, now_ms):

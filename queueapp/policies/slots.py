@@ -30,9 +30,10 @@ class Slots:
         return scope
 
     def _count(self, tenant: str, lane: str, change: int) -> None:
+        used = self._used
         for scope in ((tenant, ""), (tenant, lane)):
-            left = self._used.get(scope, 0) + change
+            left = used.get(scope, 0) + change
             if left:
-                self._used[scope] = left
+                used[scope] = left
             else:
-                self._used.pop(scope, None)
+                used.pop(scope, None)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 
+from queueapp.policies.charge import Charge
 from queueapp.policies.keyed import POINTER, Keyed, SubLane
 from queueapp.policies.lanes import Lane, TenantWork
 from queueapp.policies.node import Node, Pointers
@@ -19,25 +19,6 @@ from queueapp.policies.room import Limits, Room
 SMALLEST_CHARGE = 1.0
 FLOOR_RUN = 9
 """Jobs in a row that guaranteed minima may give: the tenth goes by the policy's turn."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
-    """What the pick of one job was charged, with the weights it was charged at: all that a settlement needs."""
-
-    id: str
-    tenant: str
-    lane: str
-    rank: float
-    """Where the job stood in its lane: a return unrun puts it there again."""
-    charged: float
-    tenant_weight: float
-    lane_weight: float
-    fallback: float
-    """Where the tenant stood right after the charge."""
-    estimated: bool
-    for_minimum: bool = False
-    """Its tenant was below its guaranteed minimum: the root was not charged, and is not settled."""
 
 
 class Tree:
@@ -170,9 +151,9 @@ class Tree:
         if found is None:
             return None
         tenant, lane, rank, job, for_minimum = found
-        node, cost = self._tenants[tenant].node, self._cost(job)
+        held, cost = self._tenants[tenant], self._cost(job)
         tenant_weight, lane_weight = self.limits(tenant).weight, self.limits(tenant, lane).weight
-        self.policy.served(node, lane, rank, cost, lane_weight)
+        self.policy.served(held.node, lane, rank, cost, lane_weight)
         if for_minimum:
             position, self.floor_run = self.root.walk.score(tenant) or 0.0, self.floor_run + 1
         else:
@@ -181,7 +162,7 @@ class Tree:
         if job.keys is not None:
             turn = cost / tenant_weight if self.policy.charges else 1.0
             self.keyed.lease(self.keyed.sub_lane(self._sub_lane(job)), job.id, turn)
-        self._tenants[tenant].waiting -= 1
+        held.waiting -= 1
         self._room.lease(job.id, tenant, lane, self.keyed.now_ms)
         self.refresh(tenant, lane)
         self.flush()
@@ -210,7 +191,7 @@ class Tree:
         if self._is_kept(charge.tenant):
             node = self._tenant(charge.tenant).node
             self.policy.settled(node, charge.lane, difference, charge.lane_weight, node.v)
-        return replace(charge, charged=actual)
+        return charge.corrected(actual)
 
     def release(self, job_id: str) -> None:
         """The lease of `job_id` ended: its slots are free. A second release is a no-op."""
@@ -249,10 +230,12 @@ class Tree:
         held = self._tenants.get(tenant)
         if held is None:
             return
-        if lane in held.lanes and not len(held.lanes[lane]):
+        pending = held.lanes.get(lane)
+        if pending is not None and not len(pending):
             del held.lanes[lane]
-        if self.lane_runnable(tenant, lane):
-            self._place(held.node, lane, held.lanes[lane].head(), self.limits(tenant, lane).weight)
+            pending = None
+        if pending is not None and self._has_room(tenant, lane):
+            self._place(held.node, lane, pending.head(), self.limits(tenant, lane).weight)
         else:
             self.policy.leave(held.node, lane)
         self._refresh_tenant(tenant)

@@ -175,6 +175,7 @@ def job_record(
         group=fields.get("g", ""),
         priority=row.priority if row else 0,
         charged=float(fields.get("ch", "").partition("|")[0] or 0),
+        learnt="1" in fields.get("ch", "").rpartition("|")[2],
         attempts=int(fields.get("a", 0)),
         error_count=int(fields.get("e", 0)),
         crashes=int(fields.get("c", 0)),

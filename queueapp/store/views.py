@@ -43,6 +43,8 @@ class JobRecord:
     priority: int = 0
     charged: float = 0
     """What its newest lease cost, settled once that has ended; 0 = nothing: there was none, or it was given back."""
+    learnt: bool = False
+    """What was charged is run time in ms, estimated until the run has ended; else it was declared, or is the pool's."""
     attempts: int = 0
     error_count: int = 0
     crashes: int = 0

@@ -75,6 +75,7 @@ class Row:
             reason=self.reason,
             priority=self.job.priority,
             charged=self.charged,
+            learnt=self.charged > 0 and not self.job.cost,
             attempts=self.attempts,
             error_count=len(self.errors),
             submitted_ms=self.submitted_ms,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from pathlib import Path
 
 import pytest
 
-from queueapp.bench import profiles
+from queueapp.bench import plots, profiles
 from queueapp.bench.catalogue import EXPERIMENTS
+from queueapp.bench.experiments.failover_trials import ARMS, Trial
+from queueapp.bench.experiments.failover_windows import Lease
 from queueapp.bench.workloads import KINDS
 from queueapp.bench.workloads.traces import read
 from queueapp.policies.room import UNLIMITED
@@ -47,3 +51,29 @@ def test_every_workload_and_profile_is_on_the_page(name: str) -> None:
 def test_every_option_of_simulate_is_on_the_page() -> None:
     for option in EXPERIMENTS["simulate"].options:
         assert f"`--{option.name}`" in PAGE
+
+
+@pytest.mark.parametrize("bench", ["run", "matrix", "sweep"])
+def test_every_option_of_the_laboratory_is_on_the_page(bench: str) -> None:
+    assert [option.name for option in EXPERIMENTS[bench].options if f"`--{option.name}`" not in PAGE] == []
+
+
+@pytest.mark.parametrize("bench", ["merge", "compare", "plot"])
+def test_every_option_for_results_is_on_the_page(bench: str) -> None:
+    options = [option.name for option in EXPERIMENTS[bench].options if not option.bare]
+    assert [name for name in options if f"`--{name}`" not in PAGE] == []
+
+
+def test_every_plot_is_on_the_page() -> None:
+    assert [name for name in (*plots.OF_RUNS, *plots.OF_FILES) if f"`{name}`" not in PAGE] == []
+
+
+def test_arms_options_and_rows_of_failover_are_as_on_the_page() -> None:
+    assert [arm for arm in ARMS if f"| `{arm}` |" not in PAGE] == []
+    assert [option.name for option in EXPERIMENTS["failover"].options if f"`--{option.name}" not in PAGE] == []
+    lease = Lease(ttl_ms=2_000, renewal_ms=666, retry_ms=1_000)
+    made = Trial(
+        arm="single", number=1, lease=lease, natural_gap_ms=9, jobs=1132, lost=0, recorded_twice=0, stale_writes=0
+    )
+    row = {name: None if value == math.inf else value for name, value in made.row().items()}
+    assert json.loads(block("json", '"arm"')) == row

@@ -9,9 +9,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+
+from queueapp.bench import profiles
+from queueapp.bench.results.reading import read
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAP = {"REDIS_URL": "redis://nowhere.invalid:6379/0", "DATABASE_URL": "sqlite:////nowhere/at/all.sqlite3"}
@@ -117,10 +121,15 @@ def test_bench_walk_has_its_figures(temporary: Path, tmp_path: Path) -> None:
     [
         (
             "ceiling",
-            ("--jobs", "500", "--rounds", "2"),
+            ("--jobs", "500", "--rounds", "2", "--batches", "50,250"),
             ("admit_per_s", "dispatch_per_s", "end_to_end_per_s", "chain_per_s", "end_to_end_server_us_per_job"),
         ),
         ("idle", ("--seconds", "1", "--settle", "0"), ("commands_per_s", "server_us_per_s")),
+        (
+            "failover",
+            ("--trials", "1", "--arms", "crash,pause", "--ttls", "1"),
+            ("crash_ms_p50", "pause_ms_p50", "pause_jobs", "pause_recovered"),
+        ),
     ],
 )
 def test_bench_with_processes_of_both_kinds_has_its_figures(
@@ -132,6 +141,106 @@ def test_bench_with_processes_of_both_kinds_has_its_figures(
     written = json.loads(file.read_text())
     assert all(written["figures"][figure] > 0 for figure in figures), output
     assert (process.returncode == 0) == ("MISSED" not in output)
+    assert list(temporary.iterdir()) == []
+    assert not _processes_of(temporary)
+
+
+LOSSY = """
+[run]
+slots = 4
+[tenants.even]
+acme = 1
+globex = 1
+[limits.acme]
+ceiling = 1
+[failures]
+lost = 0.3
+attempts = 2
+lease_ms = 400
+"""
+"""A run that is lost shows after its lease, and the second one is a job's last."""
+
+
+@pytest.mark.timeout(200)
+def test_a_tiny_matrix_accounts_for_every_job(temporary: Path, tmp_path: Path) -> None:
+    profile, directory, file = tmp_path / "lossy.toml", tmp_path / "results", tmp_path / "matrix.json"
+    profile.write_text(LOSSY)
+    process = command(
+        *("bench", "matrix", "--scheduler", "fifo,wfq", "--workload", "uniform", "--dispatch", "direct,none"),
+        *("--profile", str(profile), "--jobs", "60", "--load", "2", "--repetitions", "1", "--no-plots"),
+        *("--results", str(directory), "--json", str(file)),
+        temporary=temporary,
+    )
+    output, _ = process.communicate(timeout=180)
+    assert process.returncode == 0, output
+    assert "left out: wfq with none" in output
+    figures = json.loads(file.read_text())["figures"]
+    assert [figures[name] for name in ("cells", "timed_out", "unfinished", "lost", "recorded_twice")] == [3, 0, 0, 0, 0]
+
+    found = read(directory)
+    assert found.finished
+    assert [row.name for row in found.cells] == [
+        f"{cell}-uniform-2x-1" for cell in ("fifo-direct", "wfq-direct", "fifo-none")
+    ]
+    jobs = {job.number: job for job in profiles.load(str(profile)).workload("uniform", jobs=60, load=2.0).jobs}
+    for row in found.cells:
+        outcomes, letters = found.outcomes(row), found.dead_letters(row)
+        assert sorted(one.number for one in outcomes) == sorted(jobs), "each job once"
+        assert {one.number for one in outcomes if not one.completed} == {letter["number"] for letter in letters}
+        assert letters
+        assert {(letter["reason"], letter["attempts"]) for letter in letters} == {("worker_lost", 2)}
+        assert {one.attempts for one in outcomes} == {1, 2}
+        for one in outcomes:
+            assert one.planned_us == jobs[one.number].at_us
+            assert one.planned_us <= one.sent_us <= one.started_us < one.ended_us
+            assert one.busy_us >= one.attempts * jobs[one.number].service_us
+        at_once = sorted(
+            (one.started_us, one.ended_us) for one in outcomes if one.tenant == "acme" and one.attempts == 1
+        )
+        assert all(ended <= began for (_, ended), (began, _) in pairwise(at_once)), "the ceiling of the profile holds"
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(200)
+def test_a_cell_that_takes_too_long_is_marked_and_its_jobs_are_not_forgotten(temporary: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "results"
+    process = command(
+        *("bench", "run", "--scheduler", "lottery", "--dispatch", "scheduled", "--workload", "uniform"),
+        *("--jobs", "100", "--load", "3", "--workers", "1", "--slots", "1", "--timeout", "1.5"),
+        *("--results", str(directory), "--no-plots"),
+        temporary=temporary,
+    )
+    output, _ = process.communicate(timeout=180)
+    assert process.returncode == 1, output
+    assert "had not ended when its time was over, 0 were lost" in output
+    [row] = read(directory).cells
+    assert row.timed_out
+    assert (0 < row.unfinished < 100, row.lost, row.recorded_twice) == (True, 0, 0)
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(200)
+def test_a_matrix_that_is_stopped_keeps_the_cells_that_it_had(temporary: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "results"
+    process = command(
+        *("bench", "matrix", "--workload", "uniform", "--jobs", "40", "--results", str(directory), "--no-plots"),
+        temporary=temporary,
+    )
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if "jobs ended, p50" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    with process:
+        lines += process.stdout.readlines()
+    assert process.returncode == 130, "".join(lines)
+    assert any("the cells that were done are in" in line for line in lines)
+    found = read(directory)
+    assert (found.finished, len(found.outcomes(found.cells[0]))) == (False, 40)
     assert list(temporary.iterdir()) == []
     assert not _processes_of(temporary)
 

@@ -16,13 +16,14 @@ from typing import Literal
 
 from queueapp.codec import digest
 from queueapp.policies.aging import Aging
+from queueapp.policies.charge import Charge
 from queueapp.policies.edf import Edf
 from queueapp.policies.keyed import SWEEP_MS
 from queueapp.policies.protocol import Candidate, Policy
 from queueapp.policies.registry import POLICIES
 from queueapp.policies.room import Limits
 from queueapp.policies.tokens import DispatchRate
-from queueapp.policies.tree import Charge, Tree
+from queueapp.policies.tree import Tree
 from queueapp.store.configuration import KeyLimits, PoolConf, Rate, ScopeLimits
 from queueapp.store.records import Completed, Failed, LeasedJob, NewJob, Returned, Tier
 from queueapp.store.store import Store

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import redis
 
+from queueapp.policies.charge import Charge
 from queueapp.policies.protocol import Candidate
 from queueapp.policies.registry import POLICIES, PYTHON, find
 from queueapp.policies.room import Limits
-from queueapp.policies.tree import Charge, Tree
+from queueapp.policies.tree import Tree
 from queueapp.scheduler.dispatching import Dispatcher
 from queueapp.store.configuration import PoolConf, ScopeLimits
 from queueapp.store.keys import ShardKeys

@@ -6,9 +6,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from queueapp.policies.charge import Charge
 from queueapp.policies.protocol import Candidate, Policy
 from queueapp.policies.room import Limits
-from queueapp.policies.tree import Charge, Tree
+from queueapp.policies.tree import Tree
 from tests.model.witness import Witness
 
 Event = tuple[Any, ...]

@@ -14,10 +14,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+from queueapp.policies.charge import Charge
 from queueapp.policies.node import Node
 from queueapp.policies.protocol import Candidate
 from queueapp.policies.room import Limits
-from queueapp.policies.tree import FLOOR_RUN, Charge, Tree
+from queueapp.policies.tree import FLOOR_RUN, Tree
 
 TOLERANCE = 1e-9
 """Relative: the witness sums in another order than the tree does."""

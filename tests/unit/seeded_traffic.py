@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import random
 
+from queueapp.policies.charge import Charge
 from queueapp.policies.protocol import Candidate
 from queueapp.policies.registry import POLICIES
 from queueapp.policies.room import Limits
-from queueapp.policies.tree import Charge, Tree
+from queueapp.policies.tree import Tree
 
 JOBS = 600
 TENANTS = [f"tenant{number}" for number in range(12)]

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from queueapp.bench.catalogue import EXPERIMENTS
-from queueapp.bench.experiments.simulation import Plan
+from queueapp.bench.experiments.simulation_plan import Plan
 from queueapp.bench.intervals import change
 from queueapp.policies.registry import POLICIES
 
@@ -33,7 +33,7 @@ def test_only_the_plan_as_it_is_by_default_is_judged() -> None:
     assert [name for name in POLICIES if Plan(policy="all").judged(name)] == ["wfq", "tiered"]
     assert Plan(policy="wfq").judged("wfq")
     for other in (
-        Plan(policy="wfq", load=2.0),
+        Plan(policy="wfq", load=(2.0,)),
         Plan(policy="wfq", jobs=100),
         Plan(policy="wfq", seeds=1),
         Plan(policy="wfq", weight={"atlas": 2.0}),
@@ -44,7 +44,7 @@ def test_only_the_plan_as_it_is_by_default_is_judged() -> None:
 
 
 def test_the_command_offers_the_plan_of_the_test() -> None:
-    defaults = {option.name: option.default for option in EXPERIMENTS["simulate"].options}
+    defaults = {option.key: option.default for option in EXPERIMENTS["simulate"].options}
     assert Plan(**defaults) == Plan(policy="tiered")
 
 

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from queueapp.policies.charge import Charge
 from queueapp.policies.drr import QUANTUM, Drr
 from queueapp.policies.node import TAGS_DROPPED_PER_LIFT, Node
 from queueapp.policies.protocol import Candidate
 from queueapp.policies.room import Limits
-from queueapp.policies.tree import Charge, Tree
+from queueapp.policies.tree import Tree
 from tests.model.traffic import TENANTS, Event, costs, traffic, weights
 
 TOLERANCE = 1e-6

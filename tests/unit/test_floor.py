@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from queueapp.policies.charge import Charge
 from queueapp.policies.protocol import Candidate
 from queueapp.policies.registry import DIRECT, POLICIES
 from queueapp.policies.room import Limits
-from queueapp.policies.tree import FLOOR_RUN, Charge, Tree
+from queueapp.policies.tree import FLOOR_RUN, Tree
 from tests.model.traffic import Event, costs, run, traffic_with_minima
 from tests.model.witness import Witness
 

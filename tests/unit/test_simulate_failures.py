@@ -52,6 +52,13 @@ def test_a_lost_run_frees_its_slot_at_once_and_comes_back_when_its_lease_is_over
     assert starts(ran) == [(1, 0), (2, 10), (1, 70), (3, 80)]
 
 
+@pytest.mark.parametrize(("fate", "charged"), [("completed", 10), ("failed", 50), ("lost", 50)])
+def test_only_a_run_that_completes_teaches_what_jobs_cost(fate: Fate, charged: float) -> None:
+    listening, failures = Listening(), Planned(fates={(1, 1): fate}, attempts=1)
+    simulate(workload((0, "ant", 10), (200, "bee", 10)), listening, failures=failures)
+    assert ("ranked bee", charged) in listening.heard
+
+
 @pytest.mark.parametrize(("fate", "again_ms"), [("lost", 60), ("failed", 110)])
 def test_what_is_lost_comes_back_at_its_old_place_and_what_failed_at_a_new_one(fate: Fate, again_ms: int) -> None:
     """Under wfq, whose ranks count up with each job: eleven jobs of one tenant, the first of which goes wrong."""

@@ -1,8 +1,9 @@
-"""Recorded workloads: read as they were written, with every field looked at."""
+"""Recorded workloads: read and written as they are, with every field looked at."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queueapp.bench.workloads import Job, Workload
-from queueapp.bench.workloads.traces import InvalidTrace, read
+from queueapp.bench.workloads.traces import InvalidTrace, read, write
 
 HEADER = '{"ductor_trace": 1}'
-PLAIN = {"at_us": 5, "tenant": "ant", "service_us": 10}
+PLAIN: dict[str, Any] = {"at_us": 5, "tenant": "ant", "service_us": 10}
 
 
 @pytest.fixture
@@ -95,3 +96,53 @@ def test_no_text_does_more_than_be_refused(tmp_path_factory: pytest.TempPathFact
     file.write_text(f"{HEADER}\n{text}", encoding="utf-8", errors="replace")
     with pytest.raises(InvalidTrace):
         read(file, seed=1, slots=1)
+
+
+JOBS = st.lists(
+    st.builds(
+        Job,
+        number=st.just(0),
+        at_us=st.integers(0, 2**53),
+        tenant=st.sampled_from(["ant", "bee:1"]),
+        service_us=st.integers(1, 2**53),
+        lane=st.sampled_from(["main", "_mail"]),
+        priority=st.integers(-100, 100),
+        deadline_us=st.integers(0, 2**53),
+        cost=st.floats(0, allow_infinity=False, allow_nan=False),
+    ),
+    min_size=1,
+)
+
+
+@given(JOBS)
+def test_what_is_written_is_read_as_it_was(tmp_path_factory: pytest.TempPathFactory, jobs: list[Job]) -> None:
+    file = tmp_path_factory.getbasetemp() / "written"
+    ordered = sorted(jobs, key=lambda job: job.at_us)
+    write(file, ordered)
+    assert read(file, seed=1, slots=1).jobs == [replace(job, number=n) for n, job in enumerate(ordered, start=1)]
+
+
+def test_a_line_has_no_more_than_it_needs(file: Path) -> None:
+    write(file, [Job(number=1, **PLAIN)])
+    assert file.read_text().splitlines() == [HEADER, json.dumps(PLAIN)]
+
+
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [
+        ({"at_us": 4}, ": at_us is 4, after 5: sort the jobs by at_us."),
+        ({"service_us": 0}, ": service_us is 0: give a whole number from 1"),
+        ({"tenant": "_ductor"}, ": tenant is '_ductor': give a name of the form "),
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written(file: Path, second: dict[str, Any], told: str) -> None:
+    file.write_text("what was there before")
+    with pytest.raises(InvalidTrace) as caught:
+        write(file, [Job(number=1, **PLAIN), Job(number=2, **PLAIN | second)])
+    assert str(caught.value).startswith(f"{file}{told}")
+    assert [(path.name, path.read_text()) for path in file.parent.iterdir()] == [("trace", "what was there before")]
+
+
+def test_a_file_that_cannot_be_written_is_told_by_name(tmp_path: Path) -> None:
+    with pytest.raises(InvalidTrace, match=r"trace cannot be written \(.*\): name a file in a directory of yours\.$"):
+        write(tmp_path / "nowhere" / "trace", [])

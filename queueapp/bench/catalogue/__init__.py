@@ -5,7 +5,7 @@ The experiments themselves are imported when they run: they bring tasks and mode
 
 from __future__ import annotations
 
-from queueapp.bench.catalogue import live, results, simulated, speed
+from queueapp.bench.catalogue import live, pools, results, simulated, speed
 from queueapp.bench.catalogue.option import Experiment, Option
 
 __all__ = ["EXPERIMENTS", "Experiment", "Option"]
@@ -14,5 +14,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     **speed.EXPERIMENTS,
     **simulated.EXPERIMENTS,
     **live.EXPERIMENTS,
+    **pools.EXPERIMENTS,
     **results.EXPERIMENTS,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,19 @@ class Option:
             "help": self.help + told,
             **({} if self.alone is None else {"nargs": "?", "const": self.alone}),
         }
+
+
+def checked(read: Callable[[str], object]) -> Callable[[str], str]:
+    """Text as it is, once `read` has taken it: a program that starts itself again hands on text."""
+
+    def words(text: str) -> str:
+        try:
+            read(text)
+        except ValueError as error:
+            raise ArgumentTypeError(str(error)) from error
+        return text
+
+    return words
 
 
 Run = Callable[[Report, Mapping[str, Any], Progress, Path | None], None]

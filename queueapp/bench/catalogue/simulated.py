@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from queueapp.bench.arms import named
 from queueapp.bench.catalogue.option import Experiment, Option
+from queueapp.bench.experiments.simulation_plan import COSTS, kinds
 from queueapp.bench.harness import Progress, Report
-from queueapp.bench.profiles import NAMES, InvalidProfile, load
+from queueapp.bench.profiles import NAMES, load
 from queueapp.bench.workloads import KINDS
 from queueapp.cli.command import number, whole
 from queueapp.names import TENANT_FORM
@@ -18,26 +20,22 @@ from queueapp.policies.registry import POLICIES
 
 def _simulate(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
     from queueapp.bench.experiments import simulation
+    from queueapp.bench.experiments.simulation_plan import Plan
 
-    simulation.run(report, progress, simulation.Plan(**options))
-
-
-def _policies(text: str) -> str:
-    from queueapp.bench.experiments.simulation import named
-
-    try:
-        named(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from error
-    return text
+    simulation.run(report, progress, Plan(**options))
 
 
-def _profile(text: str) -> str:
-    try:
-        load(text)
-    except InvalidProfile as error:
-        raise ArgumentTypeError(str(error)) from error
-    return text
+def _named(read: Callable[[str], object]) -> Callable[[str], str]:
+    """Text that `read` takes."""
+
+    def checked(text: str) -> str:
+        try:
+            read(text)
+        except ValueError as error:
+            raise ArgumentTypeError(str(error)) from error
+        return text
+
+    return checked
 
 
 def _by_tenant(read: Callable[[str], Any]) -> Callable[[str], dict[str, Any]]:
@@ -55,6 +53,11 @@ def _by_tenant(read: Callable[[str], Any]) -> Callable[[str], dict[str, Any]]:
     return pairs
 
 
+def _loads(text: str) -> tuple[float, ...]:
+    """`A,B` as numbers."""
+    return tuple(dict.fromkeys(number(0.01, 100)(part.strip()) for part in text.split(",")))
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     "simulate": Experiment(
         help="workloads under policies in virtual time, beside fifo: who waits how long; the same on any machine",
@@ -62,15 +65,21 @@ EXPERIMENTS: dict[str, Experiment] = {
             Option(
                 name="policy",
                 default="tiered",
-                read=_policies,
+                read=_named(named),
                 word="A,B",
-                help=f"policies, or all: {', '.join(sorted(POLICIES))}",
+                help=f"policies, or all: {', '.join(sorted(POLICIES))}; edf:latest_start, aging:SECONDS",
             ),
-            Option(name="workload", default="multi_tenant", choices=tuple(KINDS), help="who sends what when"),
+            Option(
+                name="workload",
+                default="multi_tenant",
+                read=_named(kinds),
+                word="A,B",
+                help=f"who sends what when, or all: {', '.join(KINDS)}",
+            ),
             Option(
                 name="profile",
                 default="flood",
-                read=_profile,
+                read=_named(load),
                 word="NAME",
                 help=f"the workload's shape, failures and limits: {', '.join(NAMES)}, or a TOML file",
             ),
@@ -78,7 +87,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             Option(
                 name="load",
                 default=None,
-                read=number(0.01, 100),
+                read=_loads,
+                word="A,B",
                 help="arrivals, in multiples of what is served, instead of the profile's",
             ),
             Option(name="slots", default=None, read=whole(1, 100_000), help="jobs that run at once, likewise"),
@@ -99,8 +109,34 @@ EXPERIMENTS: dict[str, Experiment] = {
                 word="TENANT=N",
                 help="most jobs of tenants that run at once, instead of any number or the profile's",
             ),
+            Option(
+                name="costs",
+                default="declared",
+                choices=COSTS,
+                help="declared: as the workload has it; estimated: no job declares any; exact: each its run time",
+            ),
+            Option(
+                name="shards",
+                default=1,
+                read=whole(1, 1_000),
+                help="simulate each policy also with the tenants spread over so many shards",
+            ),
+            Option(
+                name="shard-slots",
+                default="shared",
+                choices=("shared", "split"),
+                help="whose the slots are: of all shards, which are asked in turn, or each shard has its part",
+            ),
+            Option(name="results", default=None, word="DIR", help="write each cell with all its jobs there"),
         ),
         run=_simulate,
         ground=False,
+        examples=(
+            "",
+            "--policy all --workload heavy_tailed --profile full",
+            "--policy priority,aging:1 --workload uniform --profile full",
+            "--policy all --workload uniform,bursty --profile full --load 0.5,1,3 --results results/loads",
+            "--policy tiered --shards 4 --shard-slots split",
+        ),
     ),
 }

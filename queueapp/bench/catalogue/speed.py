@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from queueapp.bench.catalogue.option import Experiment, Option
+from queueapp.bench.catalogue.option import Experiment, Option, checked
+from queueapp.bench.experiments.failover_trials import ALL, ARMS, arms_of, ttls_of
 from queueapp.bench.harness import Progress, Report
 from queueapp.bench.peers.roster import chosen
 from queueapp.cli.command import number, whole
@@ -47,14 +47,6 @@ def _throughput(report: Report, options: Mapping[str, Any], progress: Progress, 
     )
 
 
-def _peers(text: str) -> str:
-    try:
-        chosen(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from error
-    return text
-
-
 def _coroutines(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
     from queueapp.bench.experiments import coroutines
 
@@ -75,11 +67,17 @@ def _ceiling(report: Report, options: Mapping[str, Any], progress: Progress, dir
     ceiling.run(report, connection.commands(), progress, directory, **options)
 
 
+def _batches(text: str) -> object:
+    from queueapp.bench.experiments.ceiling import batches_of
+
+    return batches_of(text)
+
+
 def _failover(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
     from queueapp.bench.experiments import failover
 
     assert directory is not None
-    failover.run(report, connection.commands(), progress, directory, **options)
+    failover.run(report, connection.commands(), progress, directory, failover.Plan(**options))
 
 
 def _idle(report: Report, options: Mapping[str, Any], progress: Progress, directory: Path | None) -> None:
@@ -119,7 +117,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                 name="peers",
                 default=None,
                 alone="all",
-                read=_peers,
+                read=checked(chosen),
                 word="A,B",
                 help="measure other queues beside it instead, in turn: all that are known, or those named",
             ),
@@ -174,21 +172,53 @@ EXPERIMENTS: dict[str, Experiment] = {
             Option(name="jobs", default=10_000, read=whole(100, 500_000), help="jobs of one measurement"),
             Option(name="rounds", default=16, read=whole(1, 1_000), help="rounds, each with the fence and without it"),
             Option(name="policy", default="tiered", choices=tuple(sorted(DIRECT)), help="the pool's policy"),
+            Option(
+                name="batches",
+                default="250",
+                read=checked(_batches),
+                word="A,B",
+                help="most jobs of one call, each in turn; 250, as many as a leader takes, is what is promised",
+            ),
         ),
         run=_ceiling,
+        examples=(
+            "--json figures.json",
+            "--batches 25,100,250 --rounds 4      smaller calls beside those of the product",
+            "--policy wfq --jobs 50000 --rounds 5",
+        ),
     ),
     "failover": Experiment(
         help="how long nothing is dispatched when the leader dies, stops or freezes; jobs of a dead worker",
         options=(
             Option(
-                name="arm",
-                default="all",
-                choices=("all", "crash", "clean", "freeze", "alone", "direct", "worker"),
-                help="what happens to the leader; worker: to a worker",
+                name="arms",
+                default=ALL,
+                read=checked(arms_of),
+                word="A,B",
+                help=f"what happens to the leader (worker: to a worker), some of {', '.join(ARMS)}, or {ALL}",
             ),
-            Option(name="trials", default=10, read=whole(1, 1_000), help="trials of each arm"),
+            Option(name="trials", default=10, read=whole(1, 1_000), help="trials of each arm, under each lease"),
+            Option(
+                name="ttls",
+                default=None,
+                read=checked(ttls_of),
+                word="A,B",
+                help="lengths of the leader's lease in seconds, in turn, instead of the one in force",
+            ),
+            Option(
+                name="presence",
+                default="auto",
+                choices=("auto", "off"),
+                help="off: the death of a leader shows by the end of its lease alone",
+            ),
         ),
         run=_failover,
+        examples=(
+            "--json figures.json",
+            "--trials 3 --arms graceful,crash",
+            "--trials 5 --ttls 2,5,10                     beside what each lease predicts: about a quarter of an hour",
+            "--trials 5 --ttls 2,5 --arms crash --presence off",
+        ),
     ),
     "idle": Experiment(
         help="processor time and commands of a worker and a scheduler that have nothing to do",

@@ -5,10 +5,12 @@ of stamps that the store itself wrote: the moment at which it dispatched a job a
 `dt` and `ep`), or the moment of its lease where the store chooses itself. An outage is the gap between the last
 dispatch of the old term and the first of the next. After each trial every job must have ended once.
 
-Arms: `crash` SIGKILL to the leader. `clean` SIGTERM. `freeze` SIGSTOP until another one leads, then SIGCONT: what it
-wakes up with must be refused. `alone` SIGKILL without a standby: nobody dispatches, and that is what is reported;
-a scheduler that is started afterwards finishes the jobs. `direct` SIGKILL to the leader of a pool whose dispatch is
-direct: the store chooses, the gap must be an ordinary one. `worker` is another matter (`lost_worker`).
+Arms: `none` nothing happens: the longest gap that comes by itself. `graceful` SIGTERM to the leader. `crash` SIGKILL.
+`single` SIGKILL without a standby: nobody dispatches, and that is what is reported; a scheduler that is started
+afterwards finishes the jobs. `pause` SIGSTOP until another one leads, then SIGCONT: what it wakes up with must be
+refused. `direct` SIGKILL to the leader of a pool whose dispatch is direct: the store chooses, the gap must be an
+ordinary one. `worker` is another matter (`lost_worker`). Each but the last can be run under several lengths of the
+lease, beside what that lease predicts (`failover_windows`).
 """
 
 from __future__ import annotations
@@ -16,27 +18,27 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count, pairwise
 from pathlib import Path
-from typing import Any
 
 import redis
+from django.conf import settings as django_settings
 
 from queueapp.bench.experiments import lost_worker
+from queueapp.bench.experiments.failover_trials import ALL, WORKER, Trial, arms_of, figures, missed, told, ttls_of
+from queueapp.bench.experiments.failover_windows import GRACE_MS, Lease
 from queueapp.bench.harness import Progress, Report
 from queueapp.bench.scheduler_process import SchedulerProcess
-from queueapp.bench.statistics import median, percentile
 from queueapp.bench.tasks import noop
-from queueapp.bench.waiting import until
+from queueapp.bench.waiting import LOOK_S, WITHIN_S, until
 from queueapp.bench.worker_process import worker
-from queueapp.conf import settings
+from queueapp.conf import load
 from queueapp.models import Pool
 from queueapp.store import shards
 
-ARMS = ("crash", "clean", "freeze", "alone", "direct")
 POOL = noop.queue_name
 EVERY_S = 0.004
 """Between two jobs: the natural gap of dispatch."""
@@ -44,9 +46,34 @@ FLOWS_S = 0.5
 """So long before and after the blow jobs come."""
 SLOTS = 4
 ENDS_S = 60.0
-GRACE_MS = 1_000
-"""Above the lease and a retry, for a process that has to wake up on a busy machine."""
-CRASH_MEDIAN_MS, CRASH_WORST_MS, CLEAN_MEDIAN_MS, DIRECT_MS, WORKER_MS = 150.0, 500.0, 30.0, 100.0, 1500.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is run: `trials` of each arm under each lease."""
+
+    arms: str = ALL
+    """Names with commas between them, or `all`."""
+    trials: int = 10
+    ttls: str | None = None
+    """Lengths of the lease in seconds, with commas between them; None: the one in force."""
+    presence: str = "auto"
+    """`LEADER_PRESENCE` of the schedulers that are struck."""
+
+    def leases(self) -> list[Lease]:
+        lengths = [{}] if self.ttls is None else [{"LEADER_TTL_SECONDS": ttl_s} for ttl_s in ttls_of(self.ttls)]
+        return [lease_of({"LEADER_PRESENCE": self.presence, **length}) for length in lengths]
+
+
+def lease_of(own: dict[str, object]) -> Lease:
+    """How a scheduler leads that has this beside the benchmark's own settings."""
+    loaded, _ = load({**django_settings.DUCTOR, **own})
+    return Lease(
+        ttl_ms=loaded.leader_ttl_ms,
+        renewal_ms=loaded.leader_renewal_ms,
+        retry_ms=loaded.leader_retry_ms,
+        presence=loaded.leader_presence,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,25 +82,6 @@ class Dispatch:
 
     at_ms: int
     epoch: int
-
-
-@dataclass(slots=True, kw_only=True)
-class Trial:
-    """What one blow did."""
-
-    arm: str
-    jobs: int = 0
-    completed: int = 0
-    duplicates: int = 0
-    outage_ms: float | None = None
-    """None: nobody dispatched again by itself."""
-    natural_ms: float = 0.0
-    """The longest gap of the time before the blow."""
-    late: int = 0
-    """Jobs that were dispatched under a term that another had followed."""
-
-    def row(self) -> Mapping[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 class Traffic:
@@ -105,8 +113,8 @@ class Traffic:
 
 
 class _Experiment:
-    def __init__(self, report: Report, client: redis.Redis, progress: Progress, directory: Path) -> None:
-        self._report, self._client, self._progress, self._directory = report, client, progress, directory
+    def __init__(self, client: redis.Redis, progress: Progress, directory: Path) -> None:
+        self._client, self._progress, self._directory = client, progress, directory
         self._keys, self._reads = shards.keys(POOL), shards.reads(POOL)
         self._numbers = count(1)
         self._running: list[SchedulerProcess] = []
@@ -114,94 +122,105 @@ class _Experiment:
 
     # -- one arm -----------------------------------------------------------------------------------------------------
 
-    def arm(self, name: str, trials: int) -> list[Trial]:
+    def arm(self, name: str, lease: Lease, trials: int) -> list[Trial]:
         done: list[Trial] = []
         way = "direct" if name == "direct" else "scheduled"
         Pool.objects.update_or_create(name=POOL, defaults={"dispatch": way})  # schedulers repair what differs from it
         until(lambda: self._reads.in_force()[0].dispatch == way, lambda: f"{way} dispatch is not in force.")
-        for number in range(trials):
-            self._lead(standby=name not in {"alone", "direct"})
-            done.append(self._trial(name))
-            self._progress.show(f"  {name}: {number + 1} of {trials} trials")
+        for number in range(1, trials + 1):
+            self._lead(lease, standby=name not in {"single", "direct"})
+            done.append(self._trial(Trial(arm=name, number=number, lease=lease), lease))
+            self._progress.show(f"  {name}: {number} of {trials} trials")
         self.end()
         return done
 
-    def _lead(self, *, standby: bool) -> None:
+    def _lead(self, lease: Lease, *, standby: bool) -> None:
         """A leader that is watched, alone or with one standby that watches."""
         if not self._running:
-            self._start()
+            self._start(lease)
         leader = self._running[0]
-        leader.await_lead(self._reads)
-        if standby:
-            self._start()
-        if settings.leader_presence != "off":
+        leader.await_lead(self._reads, WITHIN_S + lease.ttl_s)
+        if standby and len(self._running) == 1:
+            self._start(lease)
+        if lease.watched:
             armed = self._keys["leader"]
             until(lambda: self._client.hget(armed, "armed") == b"1", lambda: "The leader's subscription is not seen.")
 
-    def _start(self) -> None:
-        process = SchedulerProcess(f"scheduler-{next(self._numbers)}", self._directory)
+    def _start(self, lease: Lease) -> None:
+        process = SchedulerProcess(f"scheduler-{next(self._numbers)}", self._directory, own=lease.settings)
         self._running.append(process)
         process.await_start()
 
-    def _trial(self, name: str) -> Trial:
-        trial, traffic = Trial(arm=name), Traffic()
-        before = self._duplicates()
+    def _trial(self, trial: Trial, lease: Lease) -> Trial:
+        traffic, before = Traffic(), self._duplicates()
         with traffic.flowing():
+            until(lambda: len(self._dispatches(traffic)) > 1, lambda: "Nothing is dispatched.")
             time.sleep(FLOWS_S)
             blow_ms = self._server_ms()
-            getattr(self, f"_{name}")()
+            getattr(self, f"_{trial.arm}")(lease)
             time.sleep(FLOWS_S)
-        if name == "alone":
+        if trial.arm == "single":
             trial.outage_ms = self._outage(traffic, blow_ms)
-            self._start()
-        self._await_end(traffic)
+            self._start(lease)
+        self._await_end(traffic, ENDS_S + lease.ttl_s)
         dispatches = self._dispatches(traffic)
-        trial.jobs, trial.completed = len(traffic.ids), self._completed(traffic)
-        trial.duplicates = self._duplicates() - before
+        trial.jobs = len(traffic.ids)
+        trial.lost = trial.jobs - self._completed(traffic)
+        trial.recorded_twice = self._duplicates() - before
+        trial.stale_writes = stale_writes(dispatches)
         earlier = [each for each in dispatches if each.at_ms <= blow_ms]
-        trial.natural_ms = max((b.at_ms - a.at_ms for a, b in pairwise(earlier)), default=0)
-        if name == "direct":
-            trial.outage_ms = _longest_gap(dispatches, blow_ms)
-        elif name != "alone":
-            trial.outage_ms = _between_terms(dispatches)
-        newest = 0
-        for each in dispatches:
-            trial.late += each.epoch < newest
-            newest = max(newest, each.epoch)
+        trial.natural_gap_ms = max(b.at_ms - a.at_ms for a, b in pairwise(earlier))
+        if trial.arm in {"none", "direct"}:
+            trial.outage_ms = longest_gap(dispatches, blow_ms)
+        elif trial.arm != "single":
+            trial.outage_ms = between_terms(dispatches)
         return trial
 
     # -- the blows ---------------------------------------------------------------------------------------------------
 
-    def _crash(self) -> None:
-        self._strike(signal.SIGKILL)
-        self._running[0].await_lead(self._reads)
+    def _none(self, lease: Lease) -> None:
+        time.sleep(FLOWS_S)
 
-    def _clean(self) -> None:
+    def _graceful(self, lease: Lease) -> None:
         self._strike(signal.SIGTERM)
-        self._running[0].await_lead(self._reads)
+        self._await_next(lease)
 
-    def _freeze(self) -> None:
-        frozen = self._running.pop(0)
-        frozen.signal(signal.SIGSTOP)
-        self._running[0].await_lead(self._reads)
-        time.sleep(FLOWS_S)
-        frozen.signal(signal.SIGCONT)
-        time.sleep(FLOWS_S)
-        frozen.end()
-
-    def _alone(self) -> None:
+    def _crash(self, lease: Lease) -> None:
         self._strike(signal.SIGKILL)
-        time.sleep((settings.leader_ttl_ms + settings.leader_retry_ms + GRACE_MS) / 1000)
+        self._await_next(lease)
 
-    def _direct(self) -> None:
+    def _single(self, lease: Lease) -> None:
+        self._strike(signal.SIGKILL)
+        time.sleep(lease.limit_ms / 1000)
+
+    def _pause(self, lease: Lease) -> None:
+        paused = self._running.pop(0)
+        try:
+            paused.signal(signal.SIGSTOP)
+            self._await_next(lease)
+            time.sleep(FLOWS_S)
+            paused.signal(signal.SIGCONT)
+            time.sleep(FLOWS_S)
+        finally:
+            paused.end()
+
+    def _direct(self, lease: Lease) -> None:
         self._strike(signal.SIGKILL)
         time.sleep(FLOWS_S)
-        self._start()
+        self._start(lease)
 
     def _strike(self, number: signal.Signals) -> None:
         struck = self._running.pop(0)
-        struck.signal(number)
-        struck.end()
+        try:
+            struck.signal(number)
+        finally:
+            struck.end()
+
+    def _await_next(self, lease: Lease) -> None:
+        """Until the standby leads, or has not for so long that the trial is censored."""
+        end = time.monotonic() + lease.limit_ms / 1000
+        while not self._running[0].leads(self._reads) and time.monotonic() < end:
+            time.sleep(LOOK_S)
 
     # -- what the store says -----------------------------------------------------------------------------------------
 
@@ -234,8 +253,8 @@ class _Experiment:
         counted = int(self._client.hget(self._keys["stats"], "completed") or 0)
         return counted - self._client.zcard(self._keys["ended"])
 
-    def _await_end(self, traffic: Traffic) -> None:
-        end = time.monotonic() + ENDS_S
+    def _await_end(self, traffic: Traffic, within_s: float) -> None:
+        end = time.monotonic() + within_s
         while self._completed(traffic) < len(traffic.ids):
             if time.monotonic() > end:
                 return
@@ -247,7 +266,7 @@ class _Experiment:
         self._running.clear()
 
 
-def _between_terms(dispatches: Sequence[Dispatch]) -> float | None:
+def between_terms(dispatches: Sequence[Dispatch]) -> float | None:
     """From the last dispatch of the first term to the first one of another."""
     if not dispatches:
         return None
@@ -256,88 +275,44 @@ def _between_terms(dispatches: Sequence[Dispatch]) -> float | None:
     return None if follows is None else dispatches[follows].at_ms - dispatches[follows - 1].at_ms
 
 
-def _longest_gap(dispatches: Sequence[Dispatch], blow_ms: int) -> float:
+def longest_gap(dispatches: Sequence[Dispatch], blow_ms: int) -> float:
     """Of those that end within a second after the blow."""
     gaps = [b.at_ms - a.at_ms for a, b in pairwise(dispatches) if blow_ms <= b.at_ms <= blow_ms + 1000]
     return max(gaps, default=0)
 
 
-def run(report: Report, client: redis.Redis, progress: Progress, directory: Path, *, arm: str, trials: int) -> None:
-    """All arms, or one of them."""
-    experiment = _Experiment(report, client, progress, directory)
-    progress.say(
-        f"  a job every {EVERY_S * 1000:g} ms, lease of {settings.leader_ttl_ms / 1000:g} s, "
-        f"presence {settings.leader_presence}; outage in ms from the store's own stamps"
-    )
-    leaders = [name for name in ARMS if arm in ("all", name)]
+def stale_writes(dispatches: Sequence[Dispatch]) -> int:
+    """Those under a term after the first one under a newer."""
+    newest = stale = 0
+    for each in dispatches:
+        stale += each.epoch < newest
+        newest = max(newest, each.epoch)
+    return stale
+
+
+def run(report: Report, client: redis.Redis, progress: Progress, directory: Path, plan: Plan) -> None:
+    """Each arm of the plan under each of its leases; `worker` once."""
+    experiment = _Experiment(client, progress, directory)
+    arms, leases = arms_of(plan.arms), plan.leases()
+    trials: list[Trial] = []
+
+    def judge(found: Sequence[Trial]) -> None:
+        trials.extend(found)
+        report.rows += [trial.row() for trial in found]
+        report.missed += missed(found)
+        progress.say(told(found))
+
+    progress.say(f"  a job every {EVERY_S * 1000:g} ms; outage in ms from the store's own stamps")
+    leaders = [name for name in arms if name != WORKER]
     if leaders:
         with worker(POOL, slots=SLOTS, log=directory / "worker.log"):
             try:
-                for name in leaders:
-                    _judge(report, progress, name, experiment.arm(name, trials))
+                for lease in leases:
+                    progress.say(f"  lease of {lease.ttl_s:g} s, presence {lease.presence}")
+                    for name in leaders:
+                        judge(experiment.arm(name, lease, plan.trials))
             finally:
                 experiment.end()
-    if arm in ("all", "worker"):
-        _judge_worker(report, progress, lost_worker.trials(client, progress, directory, trials))
-
-
-def _judge(report: Report, progress: Progress, name: str, trials: Sequence[Trial]) -> None:
-    figures, missed = report.figures, report.missed
-    report.rows += [trial.row() for trial in trials]
-    recovered = [trial.outage_ms for trial in trials if trial.outage_ms is not None]
-    lost = sum(trial.jobs - trial.completed for trial in trials)
-    duplicates, late = sum(trial.duplicates for trial in trials), sum(trial.late for trial in trials)
-    figures |= {
-        f"{name}_trials": len(trials),
-        f"{name}_recovered": len(recovered),
-        f"{name}_jobs": sum(trial.jobs for trial in trials),
-        f"{name}_not_completed": lost,
-        f"{name}_duplicates": duplicates,
-        f"{name}_late_dispatches": late,
-        f"{name}_natural_gap_ms": median(trial.natural_ms for trial in trials),
-    }
-    if recovered:
-        middle, p90, worst = median(recovered), percentile(recovered, 90), max(recovered)
-        figures |= {f"{name}_median_ms": middle, f"{name}_p90_ms": p90, f"{name}_worst_ms": worst}
-        told = f"median {middle:.0f}, p90 {p90:.0f}, worst {worst:.0f} ms"
-    else:
-        told = "never recovered by itself"
-    progress.say(
-        f"  {name:<7}{len(trials)} trials: {told}; longest gap before {figures[f'{name}_natural_gap_ms']:.0f} ms; "
-        f"{figures[f'{name}_jobs']:,} jobs, {lost} not completed, {duplicates} recorded twice, {late} under an old term"
-    )
-    if lost or duplicates or late:
-        missed.append(f"{name}: {lost} jobs did not complete, {duplicates} were recorded twice, {late} went out late.")
-    if name == "alone":
-        if recovered:
-            missed.append("alone: somebody dispatched although no scheduler was left.")
-        return
-    if len(recovered) < len(trials):
-        missed.append(f"{name}: after {len(trials) - len(recovered)} of {len(trials)} blows nobody followed.")
-        return
-    freeze_ms = settings.leader_ttl_ms + settings.leader_retry_ms + GRACE_MS
-    natural_ms = figures[f"{name}_natural_gap_ms"] or 0.0
-    checks: Mapping[str, Sequence[tuple[str, float, float]]] = {
-        "crash": [("median", middle, CRASH_MEDIAN_MS), ("worst", worst, CRASH_WORST_MS)],
-        "clean": [("median", middle, CLEAN_MEDIAN_MS)],
-        "freeze": [("worst", worst, freeze_ms)],
-        "direct": [("median", middle, max(DIRECT_MS, 2 * natural_ms))],
-    }
-    for what, found, most in checks[name]:
-        if found > most:
-            missed.append(f"{name}: the {what} outage is {found:.0f} ms; at most {most:.0f} ms are promised.")
-
-
-def _judge_worker(report: Report, progress: Progress, found: Sequence[float]) -> None:
-    middle, worst = median(found), max(found)
-    report.figures |= {"worker_trials": len(found), "worker_median_ms": middle, "worker_worst_ms": worst}
-    report.rows += [{"arm": "worker", "outage_ms": outage_ms} for outage_ms in found]
-    progress.say(
-        f"  worker {len(found)} trials: {lost_worker.LEASES} leases of a killed worker run elsewhere after "
-        f"median {middle:.0f}, worst {worst:.0f} ms"
-    )
-    if worst > WORKER_MS:
-        report.missed.append(
-            f"worker: the last job of the killed worker runs elsewhere after {worst:.0f} ms; "
-            f"at most {WORKER_MS:.0f} ms are promised."
-        )
+    if WORKER in arms:
+        judge(lost_worker.trials(client, progress, directory, plan.trials))
+    report.figures |= figures(trials, leases)

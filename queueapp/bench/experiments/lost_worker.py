@@ -12,6 +12,7 @@ from pathlib import Path
 import redis
 
 from queueapp import enqueue_many
+from queueapp.bench.experiments.failover_trials import WORKER, Trial
 from queueapp.bench.harness import Progress
 from queueapp.bench.scheduler_process import SchedulerProcess
 from queueapp.bench.tasks import held
@@ -24,22 +25,23 @@ POOL = held.queue_name
 LEASES = 64
 
 
-def trials(client: redis.Redis, progress: Progress, directory: Path, count: int) -> list[float]:
-    """Milliseconds, for each trial."""
+def trials(client: redis.Redis, progress: Progress, directory: Path, count: int) -> list[Trial]:
+    """Raises RuntimeError where the jobs do not all run elsewhere."""
     found = []
     watcher = SchedulerProcess("watcher", directory)
     try:
         watcher.await_start()
         time.sleep(STEADY_S + 0.5)  # who has only just come says nothing of others
-        for number in range(count):
-            found.append(_trial(client, directory))
-            progress.show(f"  worker: {number + 1} of {count} trials")
+        for number in range(1, count + 1):
+            outage_ms = _outage_ms(client, directory)
+            found.append(Trial(arm=WORKER, number=number, lease=None, outage_ms=outage_ms, jobs=LEASES))
+            progress.show(f"  {WORKER}: {number} of {count} trials")
     finally:
         watcher.end()
     return found
 
 
-def _trial(client: redis.Redis, directory: Path) -> float:
+def _outage_ms(client: redis.Redis, directory: Path) -> float:
     keys = shards.keys(POOL)
     with worker(POOL, slots=LEASES, log=directory / "doomed.log") as doomed:
         sent = enqueue_many([held.bind() for _ in range(LEASES)])

@@ -12,6 +12,8 @@ from queueapp.policies.room import Limits
 
 Dispatch = Literal["direct", "scheduled", "none", "simulated"]
 """Who chose: the store, a leader, nobody (in order of arrival: the control arm), or the simulator."""
+State = Literal["complete", "timed_out", "unfinished"]
+"""Of a cell: `unfinished` has jobs that are not done with, and nobody's patience was over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,10 @@ class Cell:
     @property
     def unfinished(self) -> int:
         return self.setting.jobs - len(self.outcomes)
+
+    @property
+    def state(self) -> State:
+        return "timed_out" if self.timed_out else "unfinished" if self.unfinished else "complete"
 
     @property
     def lag_ms_max(self) -> float:

@@ -1,4 +1,4 @@
-"""Recorded workloads: a file of JSON lines, read with every field looked at.
+"""Recorded workloads: a file of JSON lines, read and written with every field looked at.
 
 The first line is `{"ductor_trace": 1}`. Each further line is a job in order of arrival: `at_us`, `tenant` and
 `service_us`, and, where they are not the defaults, `lane`, `priority`, `deadline_us` and `cost`, all as in `Job`.
@@ -6,9 +6,12 @@ The first line is `{"ductor_trace": 1}`. Each further line is a job in order of 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,10 @@ WHOLE = {
 FORMS = {"tenant": TENANT_FORM, "lane": LANE_FORM}
 NEEDED = ("at_us", "tenant", "service_us")
 KNOWN = (*WHOLE, *FORMS, "cost")
+DEFAULTS = {one.name: one.default for one in dataclasses.fields(Job) if one.name in KNOWN}
+"""Field → what stands where it is left out, in the order in which fields are written."""
+PART = ".part"
+"""Behind the name of a file that is being written."""
 
 
 class InvalidTrace(DuctorError, ValueError):
@@ -64,6 +71,39 @@ def read(path: Path, *, seed: int, slots: int, jobs: int | None = None) -> Workl
         big=next((tenant for tenant, count in sent.items() if 2 * count > len(found) and len(sent) > 1), None),
         tenants=tuple(sorted(sent)),
     )
+
+
+def write(path: Path, jobs: Iterable[Job]) -> None:
+    """Writes jobs, in order of arrival, as a trace that `read` reads.
+
+    The file is whole or not there: it is written beside its place, and put there in the end. Raises InvalidTrace for a
+    job that could not be read again, or a file that cannot be written.
+    """
+    part = path.with_name(path.name + PART)
+    at_us = 0
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(HEADER) + "\n")
+            for job in jobs:
+                if job.at_us < at_us:
+                    raise InvalidTrace(f"{path}: at_us is {job.at_us}, after {at_us}: sort the jobs by at_us.")
+                at_us = job.at_us
+                file.write(json.dumps(_written(job, str(path))) + "\n")
+        os.replace(part, path)
+    except OSError as error:
+        raise InvalidTrace(f"{path} cannot be written ({error}): name a file in a directory of yours.") from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
+
+
+def _written(job: Job, file: str) -> dict[str, Any]:
+    """The fields of a job that are not as by default."""
+    found = {name: value for name, default in DEFAULTS.items() if (value := getattr(job, name)) != default}
+    for field, value in found.items():
+        if (remedy := _remedy(field, value)) is not None:
+            raise InvalidTrace(f"{file}: {field} is {repr(value)[:80]}: {remedy}.")
+    return found
 
 
 def _jobs(lines: Iterable[str], name: str, most: int | None) -> Iterator[Job]:

@@ -17,7 +17,8 @@ from queueapp.cli.command import DuctorCommand
 class Command(DuctorCommand):
     help = (
         "Measures the queue on a server, database and worker of its own, started for the purpose and gone afterwards; "
-        "REDIS_URL is not looked at. `simulate` needs none of them. Each experiment has a --help of its own. "
+        "REDIS_URL is not looked at. `simulate` needs none of them; `produce` and `record` work on a pool of this "
+        "project. Each experiment has a --help of its own. "
         "Exit codes: 0 all promises kept; 1 one was missed, with a sentence that says which."
     )
     examples = """examples:
@@ -32,6 +33,10 @@ class Command(DuctorCommand):
   {command} simulate --jobs 20000 --seeds 10      longer bursts, more of them
   {command} simulate --policy all --workload heavy_tailed --profile full
   {command} simulate --trace recorded.jsonl --weight acme=3 --ceiling globex=4
+  {command} produce multi_tenant --pool emails --rate 100      into a pool of this project, with its own workers
+  {command} record --pool emails --seconds 600 --output recorded.jsonl
+  {command} matrix --scheduler fifo,wfq,tiered --repetitions 3      with real workers, and plots
+  {command} sweep --scheduler fifo,tiered --workload multi_tenant
 """
     requires_system_checks = ()
     requires_migrations_checks = False
@@ -60,7 +65,7 @@ class Command(DuctorCommand):
         try:
             missed = run_bench(command, sys.stdout)
         except KeyboardInterrupt:
-            self.stderr.write("Stopped before the end; nothing was kept.")
+            self.stderr.write("Stopped before the end.")
             sys.exit(130)
         for sentence in missed:
             self.stderr.write(f"MISSED: {sentence}")
