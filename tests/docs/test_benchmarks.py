@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -13,6 +14,10 @@ from queueapp.bench import plots, profiles
 from queueapp.bench.catalogue import EXPERIMENTS
 from queueapp.bench.experiments.failover_trials import ARMS, Trial
 from queueapp.bench.experiments.failover_windows import Lease
+from queueapp.bench.experiments.simulation import cells
+from queueapp.bench.experiments.simulation_plan import Plan
+from queueapp.bench.harness import Progress, Report
+from queueapp.bench.results import reading
 from queueapp.bench.workloads import KINDS
 from queueapp.bench.workloads.traces import read
 from queueapp.policies.room import UNLIMITED
@@ -77,3 +82,18 @@ def test_arms_options_and_rows_of_failover_are_as_on_the_page() -> None:
     )
     row = {name: None if value == math.inf else value for name, value in made.row().items()}
     assert json.loads(block("json", '"arm"')) == row
+
+
+def test_the_example_is_what_its_command_makes() -> None:
+    """`results/example`: the same jobs, and the same runs of each, on any machine."""
+    example = reading.read(Path(__file__).parents[2] / "results" / "example")
+    [written] = example.manifest["runs"]
+    plan = Plan(**{**written["options"], "results": None})
+    report = Report(bench="simulate", run={})
+    for scenario in plan.scenarios():
+        cells(report, Progress(io.StringIO()), plan, scenario, plan.policies)
+    made = {(row["policy"], row["workload"], row["seed"]): row["digest"] for row in report.rows}
+    shown = {(row.setting.policy, row.setting.workload, row.setting.seed): row.digest for row in example.cells}
+    assert example.finished
+    assert shown == made
+    assert written["identity"]["command"] in PAGE
