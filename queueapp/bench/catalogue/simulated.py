@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from queueapp.bench.arms import named
-from queueapp.bench.catalogue.option import Experiment, Option
+from queueapp.bench.catalogue.option import Experiment, Option, checked
 from queueapp.bench.experiments.simulation_plan import COSTS, kinds
 from queueapp.bench.harness import Progress, Report
 from queueapp.bench.profiles import NAMES, load
@@ -23,19 +23,6 @@ def _simulate(report: Report, options: Mapping[str, Any], progress: Progress, di
     from queueapp.bench.experiments.simulation_plan import Plan
 
     simulation.run(report, progress, Plan(**options))
-
-
-def _named(read: Callable[[str], object]) -> Callable[[str], str]:
-    """Text that `read` takes."""
-
-    def checked(text: str) -> str:
-        try:
-            read(text)
-        except ValueError as error:
-            raise ArgumentTypeError(str(error)) from error
-        return text
-
-    return checked
 
 
 def _by_tenant(read: Callable[[str], Any]) -> Callable[[str], dict[str, Any]]:
@@ -65,21 +52,21 @@ EXPERIMENTS: dict[str, Experiment] = {
             Option(
                 name="policy",
                 default="tiered",
-                read=_named(named),
+                read=checked(named),
                 word="A,B",
                 help=f"policies, or all: {', '.join(sorted(POLICIES))}; edf:latest_start, aging:SECONDS",
             ),
             Option(
                 name="workload",
                 default="multi_tenant",
-                read=_named(kinds),
+                read=checked(kinds),
                 word="A,B",
                 help=f"who sends what when, or all: {', '.join(KINDS)}",
             ),
             Option(
                 name="profile",
                 default="flood",
-                read=_named(load),
+                read=checked(load),
                 word="NAME",
                 help=f"the workload's shape, failures and limits: {', '.join(NAMES)}, or a TOML file",
             ),
