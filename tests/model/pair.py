@@ -333,8 +333,8 @@ class Pair:
         while len(self.tree):
             before = len(self.order)
             self.lease(7)
-            if len(self.order) == before and not self.tree.keyed.crowded:
-                # A wake that was lost while a tenant was paused: the sweep repairs it.
+            if len(self.tree) and len(self.order) == before and not self.tree.keyed.crowded:
+                # A wake that was lost while a tenant was paused: the sweep repairs it. (What is gone had expired.)
                 assert self.tree.keyed
                 self.clock.now_ms += SWEEP_MS
                 self.promote()
