@@ -155,7 +155,9 @@ def test_an_error_names_the_field_the_value_and_the_remedy(own: Path, text: str,
 
 
 def test_a_profile_that_is_not_there_is_refused_with_those_that_are(own: Path) -> None:
-    with pytest.raises(InvalidProfile, match=r"^profile is 'fool', which cannot be read \(.*\): give one of failure, "):
+    with pytest.raises(
+        InvalidProfile, match=r"^profile is 'fool', which cannot be read \(.*\): give one of crowd, failure, "
+    ):
         load("fool")
     own.write_bytes(b"\xff")
     with pytest.raises(InvalidProfile, match=r"^own\.toml is no TOML: "):
@@ -163,7 +165,7 @@ def test_a_profile_that_is_not_there_is_refused_with_those_that_are(own: Path) -
 
 
 def test_the_profiles_of_the_package() -> None:
-    assert NAMES == ("failure", "flood", "full", "quick", "realwork")
+    assert NAMES == ("crowd", "failure", "flood", "full", "quick", "realwork")
     quick, full = load("quick"), load("full")
     assert quick.shape == Shape(load=1.25)
     assert (full.shape.rate_per_s, full.shape.bursts.mean_per_s) == (400, 400)
