@@ -93,6 +93,7 @@ def test_jobs_behind_a_slow_one_are_given_back_while_it_runs(store: FakeStore, g
     returned = len(store.returned)
     running.wait_turn()
     assert len(store.returned) == returned, "a slot that is taken is no room: nothing comes and goes"
+    assert (running.lines[0].mean_ms or 0) > 5, "the estimate was too low: it looks less far ahead"
     gate.set()
     running.worker.stop()
     assert running.join() == EXIT_DONE
