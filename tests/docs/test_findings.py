@@ -35,7 +35,7 @@ def test_every_section_but_the_method_shows_how_to_repeat_it() -> None:
     _, method, *findings = re.split(r"^## ", PAGE, flags=re.MULTILINE)
     assert method.startswith("Method\n"), "how it was measured comes before what came out"
     for section in findings:
-        assert re.search(r"^manage\.py bench (simulate|matrix) ", section, re.MULTILINE)
+        assert re.search(r"^manage\.py bench (simulate|matrix|sweep) ", section, re.MULTILINE)
 
 
 def test_the_trace_on_the_page_is_one(tmp_path: Path) -> None:
