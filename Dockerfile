@@ -8,6 +8,7 @@ COPY tools/image-requirements.txt ./
 RUN /venv/bin/pip install --no-cache-dir -r image-requirements.txt
 COPY pyproject.toml README.md ./
 COPY queueapp queueapp
+COPY flows flows
 # What it needs is installed above, by exact versions: a version that does not fit is found here and not at night.
 RUN /venv/bin/pip install --no-cache-dir --no-deps . && /venv/bin/pip check
 

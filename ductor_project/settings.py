@@ -100,6 +100,7 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "queueapp",
+    "flows",
     "ductor_project.demo",
 ]
 if django.VERSION < (6, 0) and importlib.util.find_spec("django_tasks"):

@@ -9,6 +9,7 @@ from drf_spectacular.views import SpectacularJSONAPIView
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("api/ductor/", include("queueapp.api.urls")),
+    path("api/ductor/", include("flows.api.urls")),
     path("api/schema.json", SpectacularJSONAPIView.as_view(), name="api-schema"),
     path("ductor/", include("queueapp.monitoring.urls")),
     path("", include("ductor_project.demo.urls")),

@@ -23,6 +23,8 @@ NAME_FORM = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 STEPS_MAX = 500
 PARALLEL_MAX = 100_000
 DURATION_MAX_S = 10 * 365 * 86_400
+STAND_IN_OPTIONS = ("debounce", "singleton", "idempotency_key")
+"""With these another job may stand for that of a step, whose end nobody would ever hear of."""
 JOB_OPTIONS = {"pool": "queue_name", "priority": "priority", "cost": "cost", "timeout": "timeout", "tenant": "tenant"}
 """Ours → the queue's. `retries` is one less than `max_attempts`."""
 
@@ -101,6 +103,11 @@ def require_on_failure(flow: str, given: object) -> None:
         raise FlowInvalid(f'flow {flow}: on_failure is {given!r}: it must be "stop", "continue" or "compensate".')
 
 
+def require_switch(flow: str, option: str, given: object) -> None:
+    if not isinstance(given, bool):
+        raise FlowInvalid(f"flow {flow}: {option} is {given!r}: it must be True or False.")
+
+
 def require_steps(flow: str, steps: Mapping[str, StepDefinition], result: Expression, on_failure: OnFailure) -> None:
     """Every step that is named exists, no two wait for each other, and what is undone can be."""
     if not steps:
@@ -152,6 +159,12 @@ def read_parameters(flow: str, function: Callable[..., object]) -> tuple[tuple[s
 def require_task(where: str, task: StepTask, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     if "<lambda>" in task.module_path or "<locals>" in task.module_path:
         raise FlowInvalid(f"{where}: {task.module_path} cannot be found by its name: move it to the top of a module.")
+    for option in STAND_IN_OPTIONS:
+        if getattr(task, option, None) is not None:
+            raise FlowInvalid(
+                f"{where}: {task.module_path} has {option}=..., by which another job may stand for that of the step: "
+                "take it off, or give the step a task of its own."
+            )
     require_bound(where, task.func, args, kwargs, task.takes_context, f"task {task.func.__name__}")
 
 

@@ -59,7 +59,7 @@ def begin(draft: Draft, step: StepDefinition) -> None:
             state="running",
             attempt=row.attempt + 1,
             requeues=row.requeues + 1 if row.attempt else 0,
-            started_ms=draft.now_ms,
+            started_ms=draft.starts_ms,
             ended_ms=None,
             losses=0,
             error="",
@@ -152,7 +152,7 @@ def _consider(draft: Draft, step: StepDefinition) -> None:
         if step.when is not None and not evaluate(step.when, draft.lookup):
             draft.skip(row, "condition")
             return
-        for expression in (*step.args, *step.kwargs.values()):
+        for expression in (*step.args, *step.kwargs.values(), *([step.seconds] if step.seconds is not None else [])):
             evaluate(expression, draft.lookup)
         if step.items is not None:
             _require_list(step.items, evaluate(step.items, draft.lookup))
@@ -227,8 +227,8 @@ def _tell_what_is_held(draft: Draft) -> None:
     if draft.held:
         note = (
             f"Waiting for code: {', '.join(dict.fromkeys(draft.held))}. The run began with version "
-            f"{draft.run.definition} of its flow, and these tasks are gone. Bring them back, if only under "
-            "@task(aliases=...), or cancel the run."
+            f"{draft.run.definition} of its flow, and these tasks or flows are gone. Bring them back, tasks if only "
+            "under @task(aliases=...), or cancel the run."
         )
     if note != draft.run.note:
         draft.change_run(note=note)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
+from importlib import import_module
 from typing import Any, Generic, ParamSpec, TypedDict, Unpack, overload
 
 from flows import checking
@@ -100,9 +101,11 @@ class _Declaration:
 class Flow(Generic[P]):
     """A flow that can be started. Calling it does nothing but say so."""
 
-    def __init__(self, definition: Definition, function: Callable[P, object]) -> None:
+    def __init__(self, definition: Definition, function: Callable[P, object], *, api: bool = False) -> None:
         self.definition = definition
         self.function = function
+        self.api = api
+        """It may be started, and its runs looked at and acted on, over REST."""
 
     @property
     def name(self) -> str:
@@ -111,6 +114,20 @@ class Flow(Generic[P]):
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Json]:
         """The input of a run. Raises InvalidInput, which names the argument."""
         return self.definition.bind(args, kwargs)
+
+    def using(self, **given: Any) -> Any:
+        """Options of the run to be started: `tenant` (by default the current one) and `key`; see `flows.handle`."""
+        # Declared without Django, started with it: what this module imports stays pure.
+        return import_module("flows.handle").Starter(self, **given)
+
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """A new run of this flow with these arguments, as a `flows.handle.RunHandle`; inside a transaction it begins
+        after commit. Raises InvalidInput, which names the argument, and what finding out the tenant raises."""
+        return self.using().start(*args, **kwargs)
+
+    async def astart(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """See `start`."""
+        return await self.using().astart(*args, **kwargs)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> object:
         raise FlowInvalid(f"flow {self.name} was called as a function: start it, or make it a step of another flow.")
@@ -128,6 +145,7 @@ def flow(
     on_failure: OnFailure = "stop",
     pool: str | None = None,
     priority: int | None = None,
+    api: bool = False,
 ) -> Callable[[Callable[P, object]], Flow[P]]: ...
 def flow(
     function: Callable[..., object] | None = None,
@@ -137,8 +155,10 @@ def flow(
     on_failure: OnFailure = "stop",
     pool: str | None = None,
     priority: int | None = None,
+    api: bool = False,
 ) -> Any:
-    """Declares a flow. `pool` and `priority` hold for those of its steps that say nothing else.
+    """Declares a flow. `pool` and `priority` hold for those of its steps that say nothing else. With `api` it is there
+    over REST, too; no version of it changes by that.
 
     `on_failure` says what becomes of the run when a step fails for good:
     stop        nothing more starts; what is under way may end; the run has failed
@@ -152,6 +172,7 @@ def flow(
     def declare(function: Callable[..., object]) -> Flow[...]:
         own = checking.flow_name(function.__name__ if name is None else name)
         checking.require_on_failure(own, on_failure)
+        checking.require_switch(own, "api", api)
         parameters, defaults = checking.read_parameters(own, function)
         declaration = _Declaration(own, {"pool": pool, "priority": priority})
         token = _current.set(declaration)
@@ -171,6 +192,7 @@ def flow(
                 on_failure=on_failure,
             ),
             function,
+            api=api,
         )
         checking.require_free_name(own, function, registry[own].function if own in registry else None)
         registry[own] = made

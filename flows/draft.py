@@ -33,7 +33,7 @@ from flows.values import INPUT, WITHHELD, Absent, Json
 
 
 class Draft:
-    """`gone` are the tasks of the definition that this process does not have."""
+    """`gone` are the tasks and flows of the definition that this process does not have."""
 
     def __init__(self, definition: Definition, snapshot: Snapshot, now_ms: int, gone: Collection[str] = ()) -> None:
         run = snapshot.run
@@ -79,6 +79,12 @@ class Draft:
                 yield self.definition.step(name), row
 
     @property
+    def starts_ms(self) -> int:
+        """When what starts now has started: after all that has ended, whatever clocks say. Fences go by it."""
+        ended = (row.started_ms + row.attempt + 1 for row in self._steps.values() if row.ended_ms and row.started_ms)
+        return max(self.now_ms, *ended, 0)
+
+    @property
     def halted(self) -> bool:
         """Nothing more starts on the way forward."""
         return self.failed and self.definition.on_failure != "continue" and self.run.state == "running"
@@ -104,8 +110,8 @@ class Draft:
         return next((each for each in self.snapshot.events if each.name == name and each.id not in self._taken), None)
 
     def has_code(self, step: StepDefinition) -> bool:
-        """Whether this process has the task of the step; if not, the run says so."""
-        if step.runs_task and step.target in self._gone:
+        """Whether this process has the task or the flow of the step; if not, the run says so."""
+        if step.kind in ("task", "flow", "map") and step.target in self._gone:
             self.held.append(f"{step.name} ({step.target})")
             return False
         return True

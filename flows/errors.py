@@ -23,6 +23,30 @@ class InvalidValue(DuctorError, ValueError):
     code = "flow_value"
 
 
+class UnknownFlow(DuctorError, LookupError):
+    """No flow of this name is declared here, or no version of it is stored."""
+
+    code = "unknown_flow"
+
+
+class UnknownRun(DuctorError, LookupError):
+    """There is no run of this id."""
+
+    code = "unknown_run"
+
+
+class RunFailed(DuctorError):
+    """A run whose result was asked for did not complete."""
+
+    code = "run_failed"
+
+
+class RunBusy(DuctorError):
+    """Others changed the run each time; nothing was changed by this call."""
+
+    code = "run_busy"
+
+
 class OtherVersion(DuctorError):
     """A run was to be advanced by another definition than the one it began with."""
 

@@ -41,6 +41,11 @@ def job_key(run_id: str, step: str, attempt: int, index: int | None = None) -> s
     return f"{step_key(run_id, step, index)}@{attempt}"
 
 
+def job_ms(started_ms: int, attempt: int) -> int:
+    """The moment in its id: a later try's is later, so that its fence stands above (`queueapp.fencing`)."""
+    return started_ms + attempt
+
+
 def timer_key(run_id: str, reason: str, requeues: int) -> str:
     return f"{run_id}/{reason}@{requeues}"
 

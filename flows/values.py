@@ -153,7 +153,10 @@ def to_json(value: object, where: str, depth: int = 0) -> Json:
     if depth < MAX_DEPTH and isinstance(value, (list, tuple)):
         return [to_json(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
     if depth < MAX_DEPTH and isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {key: to_json(item, f"{where}[{key!r}]", depth + 1) for key, item in value.items()}
+        return {
+            _scalar(key, where, InvalidInput): to_json(item, f"{where}[{key!r}]", depth + 1)
+            for key, item in value.items()
+        }
     return _scalar(value, where, InvalidInput)
 
 
@@ -261,9 +264,21 @@ def _plain(parts: list[Expression]) -> bool:
 
 def _scalar(value: object, where: str, error: type[FlowInvalid] | type[InvalidInput]) -> Json:
     finite = not isinstance(value, float) or math.isfinite(value)
+    if isinstance(value, str) and ("\0" in value or not _is_utf8(value)):
+        raise error(
+            f"{where} has the character U+0000, or half of a surrogate pair, which databases do not take: clean the "
+            "text first."
+        )
     if value is None or (isinstance(value, (bool, int, float, str)) and finite):
         return value
     raise error(
         f"{where} is {value!r}: it must be JSON, that is text, numbers that are finite, true, false, null, lists, and "
         "dictionaries with keys that are text."
     )
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False

@@ -119,6 +119,8 @@ class Settings:
     """How many dead letters are kept for a tenant in a pool."""
     records_ttl_ms: int = 365 * 86_400_000
     """How long records of what was done to dead letters are kept, and jobs in the outbox that the store refused."""
+    runs_ttl_ms: int = 30 * 24 * 3_600_000
+    """How long a run of a flow is kept after its end, with all that is its; 0 = as long as it is not deleted."""
     timeout_s: float | None = None
     """Seconds after which a run of a task without a `timeout` of its own is given up; None: never."""
 

@@ -53,6 +53,12 @@ class UnknownTask(DuctorError, LookupError):
     code = "unknown_task"
 
 
+class UnknownWrapper(DuctorError, LookupError):
+    """A job belongs to a package that is not installed here."""
+
+    code = "unknown_wrapper"
+
+
 class UnknownTenant(InvalidOption):
     """No tenant of this id has a row, and `UNKNOWN_TENANTS` is "reject"."""
 
@@ -264,6 +270,12 @@ class LeaderAbsent(StoreError):
         return int(self.detail[0]) if self.detail else 0
 
 
+class NotWaiting(StoreError):
+    """The job does not wait for children, so that none can be added to it; nothing was changed."""
+
+    code = "not_waiting"
+
+
 class OldVersion(StoreError):
     """A configuration older than the one in force; nothing was changed."""
 
@@ -297,6 +309,12 @@ class JobDead(DuctorError):
     code = "dead"
 
 
+class ChildFailed(DuctorError):
+    """A child of the job failed, and its `on_failure` made the job fail with it, or run again."""
+
+    code = "child_failed"
+
+
 class JobDiscarded(DuctorError):
     """The job was a dead letter and was discarded."""
 
@@ -313,6 +331,19 @@ class Concealed(DuctorError):
     """Stands for what a task with `sensitive=True` raised, in logs and monitors; names its class only."""
 
     code = "concealed"
+
+
+class LeaseLost(DuctorError):
+    """This run does not hold its job's lease any more: the job is run by somebody else, or is gone."""
+
+    code = "lease_lost"
+
+
+class WaitsForChildren(BaseException):
+    """Ends the body of a run that has added children: the job waits for them, and runs again when they have ended.
+
+    Raised by `context.add_children`. No error, and none of what `except Exception` catches; let it pass.
+    """
 
 
 class StaleWriter(DuctorError):
@@ -356,5 +387,8 @@ class NotSentYet(DuctorError, RuntimeError):
 
 REFUSALS: dict[str, type[StoreError]] = {
     cls.code: cls
-    for cls in (SchemaMismatch, StaleCall, Fenced, OrderChanged, LeaseHeld, LeaderAbsent, OldVersion, PolicyBusy)
+    for cls in (
+        *(SchemaMismatch, StaleCall, Fenced, OrderChanged, LeaseHeld, LeaderAbsent, OldVersion, PolicyBusy),
+        NotWaiting,
+    )
 }

@@ -153,6 +153,11 @@ LEADER_FENCED = Counter(
     "Renewals and writes of schedulers that the store refused, because another term had begun.",
     ["pool", "shard"],
 )
+PARENTS_FAILED = Counter(
+    "ductor_parents_failed_total",
+    "Jobs that waited for children and became dead letters because one failed, or not all of them came.",
+    ["pool"],
+)
 ENQUEUE_FAILED = Counter(
     "ductor_enqueue_failed_total",
     "Jobs that the store did not accept after their transaction had committed.",
@@ -205,6 +210,7 @@ INSTRUMENTS = (
     WORKER_SLOTS,
     LEADER_TRANSITIONS,
     LEADER_FENCED,
+    PARENTS_FAILED,
     ENQUEUE_FAILED,
     FRONT_DOOR,
     SYNC_MATCHES,

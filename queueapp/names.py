@@ -14,3 +14,7 @@ TENANT_FORM = re.compile(r"[A-Za-z0-9.:@-][A-Za-z0-9._:@-]{0,63}")
 TASK_FORM = re.compile(r"[^\x00-\x1f]{1,512}")
 """A task's dotted name, as loosely as it can be read."""
 LANE_FORM = re.compile(r"[A-Za-z0-9._:@-]{1,64}")
+SYSTEM_TENANT = "_ductor"
+"""Whose the jobs are that a package on top of the queue has for itself (`queueapp.producer.handover`): wake-ups."""
+SYSTEM_WEIGHT = 10.0
+"""Its weight, whatever that of others is by default: what it waits for, others wait for (lua/include/slots.lua)."""

@@ -14,5 +14,5 @@ DISCARD_JOB = "discard_job"
 
 
 def full(name: str) -> str:
-    """As Django asks for it."""
-    return f"queueapp.{name}"
+    """As Django asks for it. Those of a package that builds on the queue come spelt in full."""
+    return name if "." in name else f"queueapp.{name}"

@@ -333,6 +333,7 @@ READERS: dict[str, Reader] = {
     "BACKLOG_LIMIT": Reader(144, "backlog_limit", _whole_or_none(0, 2**31 - 1)),
     "RECORDS_TTL": Reader(145, "records_ttl_ms", _duration(1, 3650 * _DAY_S)),
     "TIMEOUT": Reader(146, "timeout_s", _seconds_or_none(0.001, 30 * _DAY_S)),
+    "RUNS_TTL": Reader(147, "runs_ttl_ms", _duration(0, 3650 * _DAY_S)),
 }
 """Setting → how it is read."""
 

@@ -11,9 +11,9 @@ enqueue_failed = Signal()
 """A job that was to be sent after commit was not accepted, when the caller could no longer be told.
 
 Sent with `sender` (the backend's class), `task_result` (the handle that the caller holds, state "deferred"),
-`error` (a DuctorError), `payload` (the arguments as JSON bytes) and `kept`: True when the outbox keeps the job, which a
-scheduler then sends; False when nothing will. A kept job that the store refuses for good in the end is told once more,
-with False.
+`error` (a DuctorError), `payload` (the arguments as JSON bytes) and `kept`: True when the outbox keeps the job, or the
+run of a flow whose step it is, and a scheduler sees to it; False when nothing will. A kept job that the store refuses
+for good in the end is told once more, with False.
 """
 
 pool_deleting = Signal()

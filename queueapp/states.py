@@ -25,6 +25,8 @@ class State(StrEnum):
     """Parked: it came above a rate, and waits for the moment from which it conforms."""
     ACTIVE = "active"
     """Leased by one worker until a deadline."""
+    WAITING = "waiting"
+    """Waits for its children to end (`enqueue_flow`, `add_children`)."""
     MOVING = "moving"
     """On its way to another pool, and run by nobody; its new place takes over."""
     DEAD = "dead"
@@ -62,6 +64,7 @@ STATE_CODES: dict[str, State] = {
     "r": State.READY,
     "s": State.SCHEDULED,
     "a": State.ACTIVE,
+    "w": State.WAITING,
     "m": State.MOVING,
     "d": State.DEAD,
     "e": State.ENDED,
@@ -75,6 +78,7 @@ INDEX: dict[State, str] = {
     State.READY: "ready",
     State.SCHEDULED: "scheduled",
     State.ACTIVE: "active",
+    State.WAITING: "waiting",
     State.MOVING: "moving",
     State.DEAD: "dead",
     State.ENDED: "ended",
@@ -102,9 +106,23 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("enqueue", State.BACKLOG, State.ENDED, Outcome.REPLACED),
     Transition("enqueue", State.INGRESS, State.ENDED, Outcome.REPLACED),
     Transition("enqueue", State.READY, State.ENDED, Outcome.REPLACED),
+    Transition("enqueue_flow", None, State.WAITING),
+    Transition("enqueue_flow", None, State.PENDING),
+    Transition("enqueue_flow", None, State.SCHEDULED),
+    Transition("enqueue_flow", None, State.INGRESS),
+    Transition("enqueue_flow", None, State.BACKLOG),
+    Transition("add_children", State.ACTIVE, State.WAITING),
+    Transition("add_children", State.ACTIVE, State.PENDING),
+    Transition("add_children", State.ACTIVE, State.INGRESS),
+    Transition("add_children", State.ACTIVE, State.ENDED, Outcome.CANCELLED),
+    Transition("child_done", State.WAITING, State.PENDING),
+    Transition("child_done", State.WAITING, State.SCHEDULED),
+    Transition("child_done", State.WAITING, State.INGRESS),
+    Transition("child_done", State.WAITING, State.DEAD),
     Transition("match", None, State.ACTIVE),
     Transition("match", None, State.PENDING),
     Transition("match", None, State.INGRESS),
+    Transition("match", None, State.BACKLOG),
     Transition("backlog_promote", State.BACKLOG, State.PENDING),
     Transition("backlog_promote", State.BACKLOG, State.INGRESS),
     Transition("admit", State.INGRESS, State.PENDING),
@@ -121,6 +139,8 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("promote_due", State.BACKLOG, State.ENDED, Outcome.EXPIRED),
     Transition("promote_due", State.INGRESS, State.ENDED, Outcome.EXPIRED),
     Transition("promote_due", State.READY, State.ENDED, Outcome.EXPIRED),
+    Transition("promote_due", State.WAITING, State.ENDED, Outcome.EXPIRED),
+    Transition("promote_due", State.WAITING, State.DEAD),
     Transition("configure", State.READY, State.PENDING),
     Transition("configure", State.READY, State.INGRESS),
     Transition("rerank", State.PENDING, State.INGRESS),
@@ -151,14 +171,17 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("cancel", State.BACKLOG, State.ENDED, Outcome.CANCELLED),
     Transition("cancel", State.INGRESS, State.ENDED, Outcome.CANCELLED),
     Transition("cancel", State.READY, State.ENDED, Outcome.CANCELLED),
+    Transition("cancel", State.WAITING, State.ENDED, Outcome.CANCELLED),
     Transition("move_to_dlq", State.PENDING, State.DEAD),
     Transition("move_to_dlq", State.SCHEDULED, State.DEAD),
     Transition("move_to_dlq", State.BACKLOG, State.DEAD),
     Transition("move_to_dlq", State.INGRESS, State.DEAD),
     Transition("move_to_dlq", State.READY, State.DEAD),
+    Transition("move_to_dlq", State.WAITING, State.DEAD),
     Transition("retry_from_dlq", State.DEAD, State.PENDING),
     Transition("retry_from_dlq", State.DEAD, State.INGRESS),
     Transition("retry_from_dlq", State.DEAD, State.SCHEDULED),
+    Transition("retry_from_dlq", State.DEAD, State.WAITING),
     Transition("rewrite", State.DEAD, State.DEAD),
     Transition("discard", State.DEAD, State.ENDED, Outcome.DISCARDED),
     Transition("depart", State.PENDING, State.MOVING),
@@ -177,5 +200,5 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("recall", State.MOVING, State.ENDED, Outcome.CANCELLED),
 )
 """`cycle` performs what `complete`, `fail`, `check_and_lease`, and in bounded shares `promote_due` and
-`partition_recover` perform; it, `check_and_lease` and `dispatch` perform shares of what `rerank` does; `trim`
-removes ended rows and old dead letters for good."""
+`partition_recover` perform; it, `check_and_lease` and `dispatch` perform shares of what `rerank` does; whatever ends a
+job performs `child_done` for its parent; `trim` removes ended rows and old dead letters for good."""

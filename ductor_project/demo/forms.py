@@ -23,6 +23,7 @@ class UploadForm(forms.Form):
 
     file = forms.FileField(label="CSV file")
     pool = forms.ChoiceField(choices=pools, required=False)
+    as_flow = forms.BooleanField(label="Import it as a flow, in the pool default", required=False)
 
     def clean_file(self) -> UploadedFile[Any]:
         file: UploadedFile[Any] = self.cleaned_data["file"]

@@ -20,6 +20,10 @@ class Upload(models.Model):
     pool = models.CharField(max_length=64, default="default")
     row_count = models.PositiveIntegerField()
     uploaded_at = models.DateTimeField(auto_now_add=True)
+    text = models.TextField(blank=True)
+    """The whole file, of an upload that a flow imports; that one makes the chunks."""
+    run = models.CharField(max_length=22, blank=True)
+    """The run of the flow that imports it."""
 
     class Meta:
         ordering = ("-pk",)
@@ -39,6 +43,16 @@ class Upload(models.Model):
                     upload=upload, number=number, text="\n".join(lines[first : first + ROWS_PER_CHUNK])
                 )
         return upload
+
+    def split(self) -> list[int]:
+        """Makes chunks of the text, unless they are there, and gives their keys in order. No signal, so no job each."""
+        lines = csv_rows(self.text)
+        chunks = [
+            ImportChunk(upload=self, number=number, text="\n".join(lines[first : first + ROWS_PER_CHUNK]))
+            for number, first in enumerate(range(0, len(lines), ROWS_PER_CHUNK))
+        ]
+        ImportChunk.objects.bulk_create(chunks, ignore_conflicts=True)
+        return list(self.chunks.order_by("number").values_list("pk", flat=True))
 
     def is_imported(self) -> bool:
         """Whether every row has been imported. True for every caller that asks after the last row was committed."""

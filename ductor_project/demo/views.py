@@ -11,9 +11,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
+from ductor_project.demo.flows import receive
 from ductor_project.demo.forms import UploadForm
 from ductor_project.demo.models import Upload
 from ductor_project.demo.tasks import send_summary
+from flows.models import Run
 
 SHOWN = 50
 
@@ -29,12 +31,11 @@ def uploads(request: HttpRequest, tenant: str) -> HttpResponse:
     """A tenant's uploads and the form for another one."""
     form = UploadForm(request.POST or None, request.FILES or None)
     if request.method == "POST" and form.is_valid():
-        upload = Upload.receive(
-            tenant=tenant,
-            name=form.cleaned_data["file"].name,
-            text=form.text,
-            pool=form.cleaned_data["pool"],
-        )
+        name = form.cleaned_data["file"].name
+        if form.cleaned_data["as_flow"]:
+            upload = receive(tenant=tenant, name=name, text=form.text)
+        else:
+            upload = Upload.receive(tenant=tenant, name=name, text=form.text, pool=form.cleaned_data["pool"])
         return redirect("demo:upload", tenant=tenant, pk=upload.pk)
     shown = Upload.objects.filter(tenant=tenant)[:SHOWN]
     status = 400 if form.errors else 200
@@ -42,10 +43,13 @@ def uploads(request: HttpRequest, tenant: str) -> HttpResponse:
 
 
 def upload(request: HttpRequest, tenant: str, pk: int) -> HttpResponse:
-    """How far an upload is."""
+    """How far an upload is, and each step of its flow if it has one."""
     found = get_object_or_404(Upload, tenant=tenant, pk=pk)
+    run = Run.objects.filter(pk=found.run).first()
     context = {
         "upload": found,
+        "run": run,
+        "steps": run.steps.exclude(started_ms=None).order_by("started_ms", "pk") if run is not None else (),
         "imported": found.rows.count(),
         "faulty": found.rows.exclude(fault="").order_by("pk")[:SHOWN],
     }

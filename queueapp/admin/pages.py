@@ -74,10 +74,10 @@ def guarded(
 def draw(
     owner: admin.ModelAdmin[Any], request: HttpRequest, template: str, title: object, context: Mapping[str, object]
 ) -> HttpResponse:
-    """The page `queueapp/admin/<template>` inside the admin's frame."""
+    """The page `<app>/admin/<template>` of the owner's app inside the admin's frame."""
     return TemplateResponse(
         request,
-        f"queueapp/admin/{template}",
+        f"{owner.opts.app_label}/admin/{template}",
         {**owner.admin_site.each_context(request), "opts": owner.opts, "title": title, "media": owner.media, **context},
     )
 

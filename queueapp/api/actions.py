@@ -2,11 +2,11 @@
 
 | action | does its work in | was done already in | refused with 409 in |
 |---|---|---|---|
-| cancel | what waits, active | cancelled | dead, completed, expired, discarded, replaced |
-| retry | dead | what waits, active | completed, cancelled, expired, discarded, replaced |
-| discard | dead | discarded | what waits, active, completed, cancelled, expired, replaced |
+| cancel | what waits, waiting, active | cancelled | dead, completed, expired, discarded, replaced |
+| retry | dead | what waits, waiting, active | completed, cancelled, expired, discarded, replaced |
+| discard | dead | discarded | what waits, waiting, active, completed, cancelled, expired, replaced |
 
-What waits: `State.waits`.
+What waits: `State.waits`; waiting: for its children.
 The store decides in one step; what is read here before and after only says who may ask and how it went. A request that
 comes twice is answered the second time with `changed: false`. A job that runs is told to stop, which is answered with
 202 and the word `stopping` as long as it runs: it ends as cancelled when its body is through.
@@ -61,7 +61,7 @@ CANCEL = Action(
 RETRY = Action(
     act=bulk.retry_many,
     done="retried",
-    already=frozenset(each.value for each in State if each.waits or each is State.ACTIVE),
+    already=frozenset(each.value for each in State if each.waits or each in (State.WAITING, State.ACTIVE)),
     refusal="not_dead",
     why=_("Only a dead letter can be retried; the arguments of a job that has ended are not kept."),
 )

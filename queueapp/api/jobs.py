@@ -6,14 +6,13 @@ from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 from rest_framework import status
-from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from queueapp.api import answers, cursors, faults, job_shapes
 from queueapp.api.faults import Refused
 from queueapp.api.grants import ALL
-from queueapp.api.requests import JobRequest, JobsQuery, idempotency_key
+from queueapp.api.requests import JobRequest, JobsQuery
 from queueapp.api.schema import operation
 from queueapp.api.throttles import ENQUEUE
 from queueapp.api.view import DuctorView, declared, is_told
@@ -79,11 +78,7 @@ class JobsView(Starting):
         asked = JobRequest(data=request.data)
         asked.is_valid(raise_exception=True)
         values = asked.validated_data
-        try:
-            key = idempotency_key(request.headers.get("Idempotency-Key"))
-        except ValidationError as error:
-            raise ValidationError({"Idempotency-Key": error.detail}) from None
-        result = self.prepared(values, key).enqueue(*values["args"], **values["kwargs"])
+        result = self.prepared(values, self.idempotency_key()).enqueue(*values["args"], **values["kwargs"])
         code, body = self.accepted(result)
         replayed = {REPLAYED: "true"} if getattr(result, "outcome", "") == "exists" else {}
         headers = {"Location": body["url"], **replayed}

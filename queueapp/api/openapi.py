@@ -101,6 +101,8 @@ class OperationSchema(AutoSchema):
     def get_response_serializers(self) -> Any:
         refusals = {**ALWAYS, **{status: SOMETIMES[status] for status in self.said.faults}}
         bodies: dict[int, Any] = {400: FIELD_FAULTS, 409: Conflict}
+        if (conflict := self.said.conflict) is not None:
+            refusals[409], bodies[409] = conflict.__doc__, conflict
         return {
             **{
                 status: OpenApiResponse(shape, description=(shape.__doc__ or "").splitlines()[0])

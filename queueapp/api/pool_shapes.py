@@ -88,6 +88,10 @@ class Pool(Counts):
     paused = serializers.BooleanField(help_text=_("Jobs are accepted but none starts."))
     scheduled = serializers.IntegerField(allow_null=True, help_text=_("Of the pool as a whole, else null."))
     ended = serializers.IntegerField(allow_null=True, help_text=_("Of the pool as a whole, else null."))
+    parents = serializers.IntegerField(
+        allow_null=True,
+        help_text=_("Jobs that wait for their children; none of those that wait. Of the pool as a whole, else null."),
+    )
     workers = serializers.IntegerField(allow_null=True, help_text=_("Of the pool as a whole, else null."))
     policy = serializers.CharField(allow_null=True, help_text=_("Of the pool as a whole, else null."))
     fairness = Fairness(allow_null=True, help_text=_("Of the pool as a whole, else null."))

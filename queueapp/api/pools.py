@@ -64,6 +64,7 @@ class PoolView(DuctorView):
                     **counts(status),
                     "scheduled": status.scheduled,
                     "ended": status.ended,
+                    "parents": status.parents,
                     "workers": sum(worker.live for worker in status.workers),
                     "policy": status.policy,
                     "edf_by": status.edf_by if status.policy == "edf" else None,
@@ -93,6 +94,7 @@ class PoolView(DuctorView):
 OF_POOL = (
     "scheduled",
     "ended",
+    "parents",
     "workers",
     "policy",
     "edf_by",

@@ -45,6 +45,8 @@ class Operation:
     """Status → headers of that answer with their meanings."""
     faults: Sequence[int] = ()
     """Statuses out of SOMETIMES."""
+    conflict: Shape | None = None
+    """The body of its 409, where that is not about a job."""
     needs: str = ""
     """The permission of ours that whoever asks must have, besides speaking for the tenant."""
     operator_needs: str = ""

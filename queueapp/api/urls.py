@@ -30,7 +30,7 @@ from queueapp.api.view import DuctorView
 app_name = "ductor"
 
 
-def _never_atomic(view: type[DuctorView]) -> Callable[..., Any]:
+def never_atomic(view: type[DuctorView]) -> Callable[..., Any]:
     """Out of every ATOMIC_REQUESTS: a job that was answered for must not wait for a commit that may not come."""
     made: Callable[..., Any] = view.as_view()
     for alias in connections:
@@ -71,4 +71,4 @@ ROUTES: dict[str, tuple[str, type[DuctorView]]] = {
 }
 """Name → path and view."""
 
-urlpatterns = [path(route, _never_atomic(view), name=name) for name, (route, view) in ROUTES.items()]
+urlpatterns = [path(route, never_atomic(view), name=name) for name, (route, view) in ROUTES.items()]

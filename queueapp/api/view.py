@@ -20,7 +20,7 @@ from rest_framework.views import APIView
 from queueapp.api import faults
 from queueapp.api.grants import ALL, Tenants, signed_in, tenants_of
 from queueapp.api.parser import StrictJSONParser, require_length
-from queueapp.api.requests import Query, Strict
+from queueapp.api.requests import Query, Strict, idempotency_key
 from queueapp.api.schema import handled, inspector, needed
 from queueapp.api.throttles import ACT, READ, TenantRate
 from queueapp.errors import UnknownPool
@@ -60,6 +60,8 @@ class DuctorView(APIView):
 
     scope_of_post = ACT
     """The throttle's scope of POST; that of GET is `ductor-read`."""
+    own_parts: frozenset[str] = frozenset()
+    """Parts of the path that addresses of other views do not have."""
 
     # -- for whom ------------------------------------------------------------------------------------------------------
 
@@ -128,6 +130,13 @@ class DuctorView(APIView):
         values: dict[str, Any] = found.validated_data
         return values
 
+    def idempotency_key(self) -> str | None:
+        """What the header says; None for none."""
+        try:
+            return idempotency_key(self.request.headers.get("Idempotency-Key"))
+        except ValidationError as error:
+            raise ValidationError({"Idempotency-Key": error.detail}) from None
+
     def pool(self, name: str) -> str:
         """The name of a pool that is known here. 400 for every other."""
         try:
@@ -144,7 +153,8 @@ class DuctorView(APIView):
         """The address of one of our views, under the prefix, namespace and arguments of the path that was asked."""
         here = self.request.resolver_match
         assert here is not None
-        path = reverse(":".join([*here.namespaces, name]), kwargs={**here.kwargs, **parts})
+        outer = {part: value for part, value in here.kwargs.items() if part not in self.own_parts}
+        path = reverse(":".join([*here.namespaces, name]), kwargs={**outer, **parts})
         return self.request.build_absolute_uri(path)
 
     def job_url(self, job_id: str) -> str:

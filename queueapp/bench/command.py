@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from django.core.management import call_command
 
-from queueapp.bench import SETTINGS, ground
+from queueapp.bench import ground
 from queueapp.bench.catalogue import EXPERIMENTS
 from queueapp.bench.harness import Progress, Report, identity
 from queueapp.store import connection
@@ -37,15 +37,16 @@ def run_bench(command: BenchCommand, out: TextIO) -> list[str]:
     An experiment that needs a ground of its own does not return outside of one: this program starts again on it.
     """
     begun, progress = time.monotonic(), Progress(out)
-    if EXPERIMENTS[command.bench].ground:
-        directory = ground.entered(SETTINGS)
+    experiment = EXPERIMENTS[command.bench]
+    if experiment.ground:
+        directory = ground.entered(experiment.settings)
         if directory is None:
-            ground.enter(SETTINGS, ["-m", "django", *command.arguments()])
+            ground.enter(experiment.settings, ["-m", "django", *command.arguments()])
         report = _on_ground(command, progress, directory)
     else:
         report = Report(bench=command.bench, run=identity(None, **command.options))
         progress.say(f"bench {command.bench}")
-        EXPERIMENTS[command.bench].run(report, command.options, progress, None)
+        experiment.run(report, command.options, progress, None)
     progress.clear()
     if command.json is not None:
         report.write(command.json)

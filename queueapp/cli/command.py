@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error as DatabaseError
 
 from queueapp.errors import DuctorError
+from queueapp.extensions import our_labels
 
 ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^\s\[\]:]*)):(?P<port>[0-9]{1,5})")
 
@@ -43,7 +44,7 @@ class DuctorCommand(BaseCommand):
 def plain(error: Exception) -> str:
     """An error as one line; one of the database about our tables names the usual remedy."""
     text = " ".join(str(error).split())
-    if isinstance(error, DatabaseError) and "queueapp_" in text:
+    if isinstance(error, DatabaseError) and any(f"{label}_" in text for label in our_labels()):
         return f"The database is not ready ({text}): run `manage.py migrate`."
     return text
 

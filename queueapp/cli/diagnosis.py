@@ -18,6 +18,7 @@ from queueapp.cli.command import plain
 from queueapp.cli.startup import pending_migrations
 from queueapp.conf import DEFAULT_POOL, known_pools, settings
 from queueapp.errors import StoreError, StoreUnavailable, UnknownTask
+from queueapp.extensions import our_labels
 from queueapp.inspection.overview import pool_status
 from queueapp.inspection.pools import declared_pools
 from queueapp.models import OutboxEntry
@@ -64,10 +65,11 @@ def examine() -> Iterator[Remark]:
 
 def _settings() -> Iterator[Remark]:
     """The system checks, as `manage.py check --database` runs them."""
+    ours = tuple(f"{label}." for label in our_labels())
     found = [
         message
         for message in checks.run_checks(databases=[settings.database], include_deployment_checks=False)
-        if str(message.id).startswith("queueapp.") and not message.is_silenced() and message.level not in SILENCED
+        if str(message.id).startswith(ours) and not message.is_silenced() and message.level not in SILENCED
     ]
     for message in found:
         yield Remark(
@@ -92,7 +94,7 @@ def _database() -> Iterator[Remark]:
         yield Remark(
             check="migrations",
             level="error",
-            text=f"Migrations of queueapp are not applied: {', '.join(pending)}.",
+            text=f"{pending[0].upper()}{pending[1:]}.",
             remedy="Run `manage.py migrate`; workers and schedulers wait for it.",
         )
     else:

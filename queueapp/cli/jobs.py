@@ -39,6 +39,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("worker", lambda view: view.record.worker),
         Column("runs", lambda view: _span(view.duration)),
     ),
+    "waiting": (),
     "moving": (),
     "dead": (Column("reason", lambda view: view.record.reason), Column("died", lambda view: view.ended_at)),
     "ended": (

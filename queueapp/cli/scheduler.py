@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from queueapp import extensions
 from queueapp.cli import startup
 from queueapp.inspection.collector import STORE, LeaderCollector
 from queueapp.inspection.pools import declared_pools
@@ -32,7 +33,7 @@ def make_scheduler(owner: str, installation: str, presence: Presence | None = No
         owner,
         declared_pools,
         shards.store,
-        [SyncRepair(), Schedules(), Relay(), OutboxSize(), Records()],
+        [SyncRepair(), Schedules(), Relay(), OutboxSize(), Records(), *(make() for make in extensions.duties.values())],
         ownership=Ownership(installation),
         leading=leading,
         presence=presence,

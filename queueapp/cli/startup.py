@@ -19,6 +19,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from queueapp.conf import settings
 from queueapp.errors import StoreError, StoreMisconfigured, StoreUnavailable
+from queueapp.extensions import our_labels
 from queueapp.outage import Outage
 from queueapp.store import connection, shards
 from queueapp.store.presence import Presence
@@ -55,12 +56,17 @@ def wait_for_migrations() -> None:
         logger.info("The database is ready, going on")
 
 
-def pending_migrations() -> list[str]:
-    """Our migrations that the database does not have yet."""
+def pending_migrations() -> str:
+    """Our migrations that the database does not have yet, in words; "" when there is none."""
     connection = connections[settings.database or DEFAULT_DB_ALIAS]
     executor = MigrationExecutor(connection)
-    targets = executor.loader.graph.leaf_nodes("queueapp")
-    return [migration.name for migration, _ in executor.migration_plan(targets) if migration.app_label == "queueapp"]
+    plan = executor.migration_plan([node for label in our_labels() for node in executor.loader.graph.leaf_nodes(label)])
+    pending = {
+        label: [migration.name for migration, _ in plan if migration.app_label == label] for label in our_labels()
+    }
+    return "; ".join(
+        f"migrations of {label} are not applied ({', '.join(names)})" for label, names in pending.items() if names
+    )
 
 
 def _unready() -> str:
@@ -70,7 +76,7 @@ def _unready() -> str:
         connections.close_all()
         return f"the database cannot be used ({' '.join(str(error).split())})"
     if pending:
-        return f"migrations of queueapp are not applied ({', '.join(pending)}); run `manage.py migrate`"
+        return f"{pending}; run `manage.py migrate`"
     return ""
 
 

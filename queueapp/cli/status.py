@@ -24,6 +24,7 @@ from queueapp.conf import DEFAULT_POOL, known_pools
 from queueapp.errors import StoreError, StoreUnavailable
 from queueapp.inspection.overview import PoolStatus, pool_status
 from queueapp.inspection.pools import declared_pools, require
+from queueapp.inspection.wording import counted
 from queueapp.models import OutboxEntry
 from queueapp.monitoring.health import database_fault
 from queueapp.producer import outbox
@@ -82,7 +83,7 @@ def status(pools: Sequence[str], *, json: bool) -> tuple[str, list[str]]:
     if not (away or faults):
         require(list(pools), names)
     found = []
-    for pool in pools or sorted({*names, *(pool for counted in (kept or {}).values() for pool in counted)}):
+    for pool in pools or sorted({*names, *(pool for tally in (kept or {}).values() for pool in tally)}):
         standing, away = _standing(pool, kept, away)
         found.append(standing)
     faults |= dict.fromkeys(standing.fault for standing in found if standing.fault)
@@ -196,6 +197,8 @@ def _details(pool: PoolStatus) -> str:
         parts.append(f"{pool.pool}: {pool.ingress:,} in ingress, {pool.ready:,} ready{window}")
     if pool.parked:
         parts.append(f"{pool.pool}: {pool.parked:,} parked above a rate")
+    if pool.parents:
+        parts.append(f"{pool.pool}: {counted(pool.parents, 'job waits', 'jobs wait')} for children")
     if pool.tenants:
         rows = list(pool.tenants.items())[:TENANTS_SHOWN]
         parts.append(table((f"tenant of {pool.pool}", "waiting"), rows))

@@ -34,7 +34,7 @@ WORDS = {
     "recalled": "{} asked back: in line again within a minute, unless the other pool has them; say the same again, or "
     "let a scheduler go on",
     "lost": "{} left: nobody can read their rows (`ductor fsck`)",
-    "held": "{} left where they are: they have a singleton or a debounce, which is of this pool",
+    "held": "{} left where they are: a singleton, a debounce, a parent or children of theirs are of this pool",
     "discarded": "{} discarded",
     "cancelled": "{} cancelled",
     "stopping": "{} told to stop",

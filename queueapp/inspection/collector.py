@@ -39,6 +39,7 @@ GAUGES: dict[str, tuple[str, Value]] = {
     ),
     "ductor_scheduled_tasks": ("Jobs that wait for their time.", lambda pool: pool.scheduled),
     "ductor_backlog_tasks": ("Jobs that came above a rate and wait for their moment.", lambda pool: pool.parked),
+    "ductor_parent_tasks": ("Jobs that wait for their children; none of the pending ones.", lambda pool: pool.parents),
     "ductor_throttled_scopes": (
         "Tenants and lanes whose waiting jobs a dispatch rate holds back.",
         lambda pool: pool.throttled,

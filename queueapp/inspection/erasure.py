@@ -2,12 +2,16 @@
 
 What goes: its jobs in whatever state, arguments, results, errors, progress, what moved jobs left behind; its
 idempotency keys; what was learnt of its run times; when its rates let it run, and how long its limits held it back; its
-rows in the outboxes; what was written down about its dead letters; its schedules that were made by hand. What stays:
+rows in the outboxes; what was written down about its dead letters; its schedules that were made by hand; what packages
+like flows keep of it (`extensions.owned`). What stays:
 Tenant and TenantLimits, which are settings, schedules that the code declares, and the log of the admin, which is
 Django's. A body that runs goes on; what it says afterwards is refused: nobody knows its job any more.
 
 A job on its way to another pool is asked back; then that pool is told that it must not arrive; then it goes where it
 was (lua/erase.lua). Whoever dies in between leaves it where it was.
+
+Jobs of it in other tenants' trees that are kept or noted for another pool are made first, and go as all others: whoever
+waits for them is told that they were erased. What a child gave before stays with the parent that it gave it to.
 
 Jobs that come while it lasts are left alone. Interrupted, what is gone is gone; the same call again does the rest. What
 is left in the end is told, with the reason.
@@ -17,20 +21,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from django.db.models import QuerySet
-
+from queueapp import extensions
 from queueapp.conf import settings
-from queueapp.errors import InvalidOption
+from queueapp.errors import InvalidOption, StoreError
+from queueapp.extensions import Owned
 from queueapp.inspection.pools import all_pools
 from queueapp.inspection.selection import CHUNK, Selection, batches, count
 from queueapp.models import DeadLetterInspection, Schedule
 from queueapp.names import TENANT_FORM
-from queueapp.producer import outbox
+from queueapp.producer import outbox, relaying
 from queueapp.states import State
-from queueapp.store import shards
+from queueapp.store import families, shards
 from queueapp.store.operating import EraseMode
 
 logger = logging.getLogger(__name__)
@@ -41,6 +45,8 @@ ROUNDS = 5
 EVERY = tuple(state for state in State if state is not State.MOVING)
 ON_THE_WAY = "on their way to another pool: say the same again"
 UNREADABLE = "that nobody can read, so that nothing says whose they are (`quarantine`)"
+UNTOLD = "that are to be made in another pool, which does not take them now: say the same again"
+UNSENT = "of trees of other tenants that the store does not take now: say the same again"
 NEW = "that wait: they came meanwhile, or cannot be read and were not met yet"
 
 
@@ -71,11 +77,14 @@ def extent(tenant: str) -> Erasure:
     found = Erasure()
     for place, rows in _rows(tenant):
         found = found.plus(place, rows.count())
+    for alias in outbox.served():
+        found = found.plus(f"outbox {alias}", len(relaying.shared_trees(alias, tenant)))
     for pool in all_pools():
         counted = count(_jobs(pool, tenant))
         moving = sum(len(ids) for ids in _members(pool, "moving", tenant))
+        untold = families.untold(pool, tenant)
         words = [word for ids in shards.reads(pool).set_aside() for word in _erase(pool, tenant, ids, "look")]
-        found = found.plus(f"pool {pool}", counted.number + moving + words.count("erased"))
+        found = found.plus(f"pool {pool}", counted.number + moving + untold + words.count("erased"))
         found = found.leaving(f"pool {pool}", UNREADABLE, words.count("unknown"))
         found = replace(found, exact=found.exact and counted.exact)
     return found
@@ -93,6 +102,7 @@ def erase(tenant: str, *, progress: Callable[[Erasure], None] = lambda _: None, 
     try:
         run.rows()
         pools = all_pools()
+        run.make(pools)
         meant = [_jobs(pool, tenant).fixed() for pool in pools]
         for _ in range(ROUNDS):
             moved = [run.jobs(selection) for selection in meant]
@@ -119,6 +129,15 @@ class _Run:
     def rows(self) -> None:
         for place, rows in _rows(self._tenant):
             self._gone(place, rows.delete()[0])
+
+    def make(self, pools: Sequence[str]) -> None:
+        """What was accepted as a part of somebody's tree and is on its way: whoever waits for it must hear of its end,
+        so that it is made first."""
+        unsent = relaying.send_trees_with(self._tenant)
+        self.done = self.done.leaving("outboxes", UNSENT, unsent)
+        for pool in pools:
+            with suppress(StoreError):  # of a pool that does not take them; `rest` counts
+                families.deliver(pool)
 
     def jobs(self, meant: Selection) -> bool:
         """Those of one pool; whether some were found that have left it for another since it began, or are about to."""
@@ -147,7 +166,8 @@ class _Run:
                 break
         moving = sum(len(ids) for ids in _members(pool, "moving", self._tenant))
         [there] = shards.reads(pool).tenants_of([self._tenant])
-        for why, number in ((ON_THE_WAY, moving), (UNREADABLE, unknown), (NEW, there.waiting)):
+        untold = families.untold(pool, self._tenant)
+        for why, number in ((ON_THE_WAY, moving), (UNREADABLE, unknown), (UNTOLD, untold), (NEW, there.waiting)):
             self.done = self.done.leaving(f"pool {pool}", why, number)
 
     def _erase_moving(self, pool: str, ids: Sequence[str]) -> None:
@@ -198,9 +218,11 @@ def _members(pool: str, index: str, tenant: str) -> Iterator[list[str]]:
             return
 
 
-def _rows(tenant: str) -> Iterator[tuple[str, QuerySet[Any]]]:
+def _rows(tenant: str) -> Iterator[tuple[str, Owned]]:
     for alias in outbox.served():
         yield f"outbox {alias}", outbox.rows(alias).filter(tenant=tenant)
     of = {"tenant": tenant}
     yield "records of dead letters", DeadLetterInspection.objects.using(settings.database).filter(**of)
     yield "schedules", Schedule.objects.using(settings.database).filter(**of).exclude(source=Schedule.Source.CODE)
+    for kind, rows in extensions.owned.items():
+        yield kind, rows(tenant)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Filter")
 
 ONWARD = (
+    State.WAITING,
     State.SCHEDULED,
     State.BACKLOG,
     State.INGRESS,

@@ -16,7 +16,9 @@ from queueapp.store.recount import Recount
 
 logger = logging.getLogger(__name__)
 
-OF_JOBS = frozenset({"index", "slot", "held", "lost", "state", "member", "waiter", "stop", "quarantine", "once"})
+OF_JOBS = frozenset(
+    {"index", "slot", "held", "lost", "state", "member", "waiter", "stop", "quarantine", "once", "child"},
+)
 """Kinds of findings whose name is that of a job, mostly."""
 ID = re.compile(r"[A-Za-z0-9_-]{22}")
 

@@ -58,6 +58,8 @@ class Kind(StrEnum):
     TAKEN = "taken"
     """Leased ahead; its body has not begun."""
     LEASE_OVER = "lease_over"
+    CHILDREN = "children"
+    """It waits for its children to end."""
     MOVING = "moving"
     """It left its pool, and has not come to the other one."""
     DEAD = "dead"

@@ -48,6 +48,8 @@ def reasons_of(facts: WaitFacts, reader: Reader) -> tuple[Reason, ...]:
             found = waiting_reasons.parked(facts, record, reader)
         case State.ACTIVE:
             found = _active(facts, record, reader)
+        case State.WAITING:
+            found = iter((_waiting(facts, record, reader),))
         case State.MOVING:
             text = (
                 "it is on its way to another pool; whoever moves it, or a scheduler, brings it there, and "
@@ -98,6 +100,23 @@ def _active(facts: WaitFacts, record: JobRecord, reader: Reader) -> Iterator[Rea
     yield Reason(kind=kind, text=f"{text}; {lasts}", since=moment_of(record.leased_ms), until=until)
 
 
+def _waiting(facts: WaitFacts, record: JobRecord, reader: Reader) -> Reason:
+    every = facts.children_open + facts.children_ended
+    text = f"it waits for {facts.children_open:,} of its {every:,} children to end"
+    # A child may be another tenant's.
+    named = (
+        tuple(child if "." in child else reader.public_id(child) for child in facts.children) if reader.whole else ()
+    )
+    if named:
+        text += f": {', '.join(named)}" + (" and others" if facts.children_open > len(named) else "")
+    if facts.children_more:
+        text += (
+            f"{', and' if facts.children_open else ''} more of them are on their way; should whoever sends them not "
+            "come back, it fails"
+        )
+    return Reason(kind=Kind.CHILDREN, text=text, blocks=True, held_by=named)
+
+
 def _dead(facts: WaitFacts, record: JobRecord) -> Reason:
     error = record.errors[-1] if record.errors else None
     match record.reason:
@@ -105,6 +124,11 @@ def _dead(facts: WaitFacts, record: JobRecord) -> Reason:
             why = f"its worker was lost while it ran, the {ordinal(max(1, record.crashes))} time"
         case "unknown_task":
             why = f"no worker knew its task {record.task} for as long as the settings allow, until"
+        case "child_failed":
+            how = error.detail if error is not None and error.kind == "child" else {}
+            why = f"its child {how.get('child', record.failed_child)} failed ({how.get('outcome', 'unknown')})"
+        case "incomplete":
+            why = "whoever enqueued it did not come back with all of its children"
         case _ if error is not None and error.kind == "error" and error.at_ms == record.ended_ms:
             name = str(error.detail.get("class") or "an error")
             of = f" of {record.max_attempts:,}" if record.max_attempts else ""

@@ -26,7 +26,7 @@ READS_OF_REQUEST = 40
 """The same for a web request, which must not take long: some hundred milliseconds."""
 TASKS_NAMED = 3
 WAITING = tuple(state for state in State if state.waits)
-NOT_ENDED = (*WAITING, State.MOVING, State.ACTIVE)
+NOT_ENDED = (*WAITING, State.WAITING, State.MOVING, State.ACTIVE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

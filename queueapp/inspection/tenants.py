@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from queueapp.models import Tenant
+from queueapp.names import SYSTEM_TENANT
 from queueapp.store import shards
 from queueapp.store.views import TenantEntry
 
@@ -23,6 +24,11 @@ class SeenTenant:
     active: int | None
     dead: int
     has_row: bool
+
+    @property
+    def is_ours(self) -> bool:
+        """No tenant of the host's: nobody sets limits for it."""
+        return self.key == SYSTEM_TENANT
 
 
 def seen_tenants(pool: str, *, offset: int = 0, count: int = 50) -> tuple[list[SeenTenant], int]:

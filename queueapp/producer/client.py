@@ -219,7 +219,7 @@ def send_late(batch: Sequence[Prepared], handles: Sequence[DuctorResult], aliase
     waiting = list(zip(batch, handles, strict=True))
     if away := outbox.away():
         # The store was not there a moment ago: these are kept unasked, and only what cannot be kept asks again.
-        failures = _keep([(prepared, handle, away) for prepared, handle in waiting], aliases)
+        failures = keep([(prepared, handle, away) for prepared, handle in waiting], aliases)
         waiting = [(prepared, handle) for prepared, handle, _ in failures]
     failed: list[Failure] = []
     for (prepared, handle), answer in zip(waiting, _try_send([prepared for prepared, _ in waiting]), strict=True):
@@ -236,8 +236,8 @@ def send_late(batch: Sequence[Prepared], handles: Sequence[DuctorResult], aliase
             )
             if accepted.outcome not in STAND_INS:
                 announce(prepared, handle)
-    for prepared, handle, fault in _keep(failed, aliases):
-        _failed_late(prepared, handle, fault, kept=False)
+    for prepared, handle, fault in keep(failed, aliases):
+        failed_late(prepared, handle, fault, kept=False)
 
 
 def _try_send(batch: Sequence[Prepared]) -> Sequence[Answer]:
@@ -249,7 +249,7 @@ def _try_send(batch: Sequence[Prepared]) -> Sequence[Answer]:
         return [StoreError(f"Sending after commit failed: {error!r}")] * len(batch)
 
 
-def _keep(failures: Sequence[Failure], aliases: Sequence[str]) -> list[Failure]:
+def keep(failures: Sequence[Failure], aliases: Sequence[str]) -> list[Failure]:
     """Give failed sends to the outbox; those that it did not keep."""
     kept = outbox.keep([(prepared, error) for prepared, _, error in failures], aliases)
     left = []
@@ -257,7 +257,7 @@ def _keep(failures: Sequence[Failure], aliases: Sequence[str]) -> list[Failure]:
     for prepared, handle, error in failures:
         if alias := kept.get(prepared.job.id):
             handle._set(outbox=alias)
-            _failed_late(prepared, handle, error, kept=True)
+            failed_late(prepared, handle, error, kept=True)
             taken[error.code, str(error)] += 1
         else:
             left.append((prepared, handle, error))
@@ -269,10 +269,10 @@ def _keep(failures: Sequence[Failure], aliases: Sequence[str]) -> list[Failure]:
     return left
 
 
-def _failed_late(prepared: Prepared, handle: DuctorResult, error: DuctorError, *, kept: bool) -> None:
+def failed_late(prepared: Prepared, handle: DuctorResult, error: DuctorError, *, kept: bool) -> None:
     handle._set(send_error=error)
     facts = {"job_id": handle.id, "task": prepared.job.task, "tenant": prepared.job.tenant, "code": error.code}
-    # What is kept is told for all together (`_keep`); what is lost, each.
+    # What is kept is told for all together (`keep`); what is lost, each.
     logger.log(logging.DEBUG if kept else logging.ERROR, "A job was not accepted after commit: %s", error, extra=facts)
     metrics.enqueue_failed(prepared.pool, error.code)
     enqueue_failed.send_robust(

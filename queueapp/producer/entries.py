@@ -19,6 +19,7 @@ from queueapp.names import LANE_FORM, POOL_FORM
 from queueapp.patterns import TEXT_MAX_BYTES
 from queueapp.policies.protocol import PRIORITY_MAX, PRIORITY_MIN
 from queueapp.producer.concurrency import LIMIT_MAX
+from queueapp.producer.kept_trees import TREE, KeptTree
 from queueapp.producer.once import PERIOD_MAX_S
 from queueapp.store import shards
 from queueapp.store.records import KEYS_MAX, DebounceUse, KeyUse, NewJob, SingletonMode, SingletonUse
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from queueapp.models import OutboxEntry
     from queueapp.producer.preparation import Prepared
 
-VERSION = 1
-"""Of the form in which a row holds its job."""
+VERSION = 2
+"""Of the form in which a row holds its job. With 2 that is the root of a tree: a release that knows no trees would send
+it alone."""
 KINDS: dict[str, tuple[type, ...]] = {
     "payload": (bytes,),
     "cost": (int, float),
@@ -48,12 +50,19 @@ def entry_of(
     from queueapp.models import OutboxEntry
 
     job, at_ms = prepared.late(), now_ms()
+    tree = {} if prepared.tree is None else prepared.tree.packed()
     return OutboxEntry(
         job_id=public_id(prepared),
         pool=prepared.pool,
         tenant=job.tenant,
         task=job.task[:512],
-        job={"version": VERSION, "backend": prepared.task.backend, "kept_ms": at_ms, "job": held(job)},
+        job={
+            "version": VERSION if tree else 1,
+            "backend": prepared.task.backend,
+            "kept_ms": at_ms,
+            "job": held(job),
+            **tree,
+        },
         payload=job.payload,
         error=error,
         due=due or timezone.now(),
@@ -90,8 +99,31 @@ def job_of(entry: OutboxEntry) -> NewJob:
         singleton=single and SingletonUse(**single),
         payload=bytes(entry.payload),
     )
-    _check(entry, job)
-    passed_ms = max(0, now_ms() - entry.job["kept_ms"])
+    _check(job)
+    if not POOL_FORM.fullmatch(entry.pool):
+        raise ValueError("its pool has no name that Ductor gives")
+    if entry.job_id != shards.keys(entry.pool).public_id(job.id):
+        raise ValueError("its id is not of its pool")
+    return _aged(job, entry.job["kept_ms"])
+
+
+def tree_of(entry: OutboxEntry) -> KeptTree | None:
+    """The tree of a row as it is to be sent now, each job as `job_of` has it; None: it holds one job alone."""
+    root = job_of(entry)
+    if TREE not in entry.job:
+        return None
+    tree = KeptTree.of(entry.job)
+    tree.check()
+    for _, node in tree.all_nodes(""):
+        _check(node.job)
+    if tree.nodes[0].job.id != root.id:
+        raise ValueError("its tree has another root")
+    return tree.with_jobs(lambda job: _aged(job, entry.job["kept_ms"]))
+
+
+def _aged(job: NewJob, kept_ms: int) -> NewJob:
+    """The job with what has passed since it was kept taken off."""
+    passed_ms = max(0, now_ms() - kept_ms)
     if job.delay_ms:
         job = replace(job, delay_ms=max(0, job.delay_ms - passed_ms))
     if not job.expires_after_ms:
@@ -103,7 +135,7 @@ def job_of(entry: OutboxEntry) -> NewJob:
     return replace(job, expires_after_ms=1, due_ms=now_ms() + 86_400_000, delay_ms=0)
 
 
-def _check(entry: OutboxEntry, job: NewJob) -> None:
+def _check(job: NewJob) -> None:
     """Raises ValueError for a job that no enqueue makes: the store trusts what it is sent."""
     for field in fields(job):
         value = getattr(job, field.name)
@@ -114,14 +146,12 @@ def _check(entry: OutboxEntry, job: NewJob) -> None:
         if isinstance(value, (int, float)) and not least <= value <= most:
             raise ValueError(f"{field.name} is out of range")
     job.task.encode()
-    if not (LANE_FORM.fullmatch(job.tenant) and LANE_FORM.fullmatch(job.lane) and POOL_FORM.fullmatch(entry.pool)):
-        raise ValueError("its tenant, lane or pool has no name that Ductor gives")
+    if not (LANE_FORM.fullmatch(job.tenant) and LANE_FORM.fullmatch(job.lane)):
+        raise ValueError("its tenant or lane has no name that Ductor gives")
     if job.tier not in ("start", "continue") or not (DIGEST_FORM.fullmatch(job.fingerprint + job.idempotency)):
         raise ValueError("its tier or one of its digests is none")
     _check_keys(job.keys)
     _check_once(job)
-    if entry.job_id != shards.keys(entry.pool).public_id(job.id):
-        raise ValueError("its id is not of its pool")
 
 
 def _check_keys(keys: Sequence[KeyUse]) -> None:

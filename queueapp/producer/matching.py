@@ -64,8 +64,11 @@ def close_channels(channels: Mapping[str, Channel]) -> None:
 
 
 def is_plain(job: NewJob) -> bool:
-    """Whether nothing but limits of its tenant, lane and pool can keep the job from beginning at once."""
-    return job.tier == "start" and not (
+    """Whether nothing but limits of its tenant, lane and pool can keep the job from beginning at once.
+
+    One that would be parked may not: unless it is `admitted`, which the store's call for these jobs knows of.
+    """
+    return not (
         job.due_ms
         or job.delay_ms
         or job.expires_after_ms

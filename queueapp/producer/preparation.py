@@ -22,6 +22,7 @@ from queueapp.moments import now_ms
 from queueapp.producer import concurrency, once
 from queueapp.producer.backoff import to_options
 from queueapp.producer.discovery import registry
+from queueapp.producer.kept_trees import KeptTree
 from queueapp.producer.results import DEFERRED, DuctorResult, sent_result
 from queueapp.producer.task import DuctorTask, adopt
 from queueapp.producer.tenancy import resolve_tenant
@@ -41,13 +42,21 @@ class Prepared:
     kwargs: Mapping[str, Any]
     called_at: float = field(default_factory=time.monotonic)
     """When it was called, on this process's monotonic clock."""
+    handed_over: bool = False
+    """By a package, for itself (`handover`): nobody's call."""
+    tree: KeptTree | None = None
+    """Of the root of a tree that is kept: all of it."""
 
     def late(self) -> NewJob:
         """The job as it is to be sent some time after the call: its delay counts from the call."""
-        if not self.job.delay_ms:
-            return self.job
+        return self.counted_from_call(self.job)
+
+    def counted_from_call(self, job: NewJob) -> NewJob:
+        """The same of another job of this call."""
+        if not job.delay_ms:
+            return job
         over_ms = round((time.monotonic() - self.called_at) * 1000)
-        return replace(self.job, delay_ms=max(0, self.job.delay_ms - over_ms))
+        return replace(job, delay_ms=max(0, job.delay_ms - over_ms))
 
     @property
     def pool(self) -> str:
@@ -83,13 +92,23 @@ class Prepared:
         return State.SCHEDULED.value if later else State.PENDING.value
 
 
-def prepare(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Prepared:
-    """Check and encode a job, without the store and without our tables; a host's tenant resolvers may be asked."""
+def prepare(
+    task: Task,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    tenant: str = "",
+    options: Mapping[str, Any] | None = None,
+) -> Prepared:
+    """Check and encode a job, without the store and without our tables; a host's tenant resolvers may be asked.
+
+    `tenant`: whose it is, whatever the task says. `options`: further ones for the worker.
+    """
     ours = adopt(task)
-    payload = encoded(ours, args, kwargs, _options(ours))
+    payload = encoded(ours, args, kwargs, _options(ours) | dict(options or {}))
     name = ours.module_path
     key = ours.idempotency_key
-    tenant = resolve_tenant(ours.tenant, name)
+    tenant = tenant or resolve_tenant(ours.tenant, name)
     due_ms, delay_ms = _due_ms(ours.run_after), round((ours.delay or 0) * 1000)
     # As the worker will get them: a copy, in which a tuple is a list unless the task is typed.
     args, kwargs, _ = decode_arguments(payload)

@@ -7,7 +7,7 @@ need no lock: a conditional UPDATE says who sends a row, and a claim runs out by
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -22,14 +22,15 @@ from queueapp import metrics
 from queueapp.compat import task_enqueued
 from queueapp.errors import IdempotencyConflict, StoreError
 from queueapp.moments import now_ms
-from queueapp.producer.entries import job_of
+from queueapp.producer.entries import job_of, tree_of
+from queueapp.producer.kept_trees import TENANTS, TREE, KeptTree
 from queueapp.producer.outbox import is_away, repeats, rows, served
 from queueapp.producer.results import DEFERRED, DuctorResult, result_from_record
 from queueapp.producer.sending import Answer, send_each
 from queueapp.signals import enqueue_failed
 from queueapp.states import State
 from queueapp.store import shards
-from queueapp.store.ids import new_id
+from queueapp.store.ids import LENGTH, new_id
 from queueapp.store.records import Enqueued, NewJob
 from queueapp.store.views import JobRecord
 
@@ -132,6 +133,31 @@ def send_claimed(alias: str, claim: str, entries: Sequence[OutboxEntry]) -> Rela
     return Relayed(sent=len(sent), refused=refused, put_off=put_off)
 
 
+def send_trees_with(tenant: str) -> int:
+    """Sends now what the outboxes keep of other tenants' trees in which this one has jobs; how many rows are left.
+
+    Those that the store refused for good go. Raises DatabaseError.
+    """
+    left = 0
+    for alias in served():
+        claim, keys = new_id(), shared_trees(alias, tenant)
+        if not keys:
+            continue
+        kept = rows(alias).filter(pk__in=keys)
+        kept.filter(state=kept.model.State.REFUSED).delete()
+        kept.update(claim=claim, due=timezone.now() + timedelta(seconds=CLAIM_S), tries=F("tries") + 1)
+        for key in keys:  # a tree may be large
+            send_claimed(alias, claim, list(kept.filter(pk=key)))
+        left += len(shared_trees(alias, tenant))
+    return left
+
+
+def shared_trees(alias: str, tenant: str) -> list[int]:
+    """The rows of a database that keep other tenants' trees in which this one has jobs."""
+    found = rows(alias).filter(job__has_key=TREE).exclude(tenant=tenant).values_list("pk", f"job__{TENANTS}")
+    return [key for key, tenants in found.iterator() if tenant in tenants]
+
+
 def _claim(alias: str, claim: str, limit: int) -> list[OutboxEntry]:
     """The rows that this pass has won, in the order in which they were kept."""
     from queueapp.models import OutboxEntry
@@ -169,9 +195,13 @@ def _send(entries: Sequence[OutboxEntry]) -> dict[int, Answer]:
     """An answer for each row, by its key. What is wrong with one row costs no other its turn."""
     answers: dict[int, Answer] = {}
     pools: dict[str, list[tuple[int, NewJob]]] = {}
+    trees: list[tuple[int, str, KeptTree]] = []
     for entry in entries:
         try:
-            pools.setdefault(entry.pool, []).append((entry.pk, job_of(entry)))
+            if (tree := tree_of(entry)) is not None:
+                trees.append((entry.pk, entry.pool, tree))
+            else:
+                pools.setdefault(entry.pool, []).append((entry.pk, job_of(entry)))
         except Exception as error:
             # As `repr` spells it, so that it can be kept in any database.
             reason = repr(error)[:REASON_MAX]
@@ -184,7 +214,23 @@ def _send(entries: Sequence[OutboxEntry]) -> dict[int, Answer]:
         found: Sequence[Answer] = [gone] * len(jobs) if gone else _send_pool(pool, [job for _, job in jobs])
         answers.update({key: answer for (key, _), answer in zip(jobs, found, strict=True)})
         gone = gone or next((answer for answer in found if isinstance(answer, StoreError) and is_away(answer)), None)
+    for key, pool, tree in trees:
+        answer = gone or _send_tree(pool, tree)
+        gone = answer if isinstance(answer, StoreError) and is_away(answer) else None
+        answers[key] = answer
     return answers
+
+
+def _send_tree(pool: str, tree: KeptTree) -> Answer:
+    """All of it or nothing; what other pools shall run stands in the store by this, for `duties.families`."""
+    try:
+        planted = shards.store(pool).enqueue_flow(tree.nodes, tree.away)
+    except StoreError as error:
+        return error
+    except Exception as error:
+        logger.exception("A tree of the outbox was not sent", extra={"pool": pool})
+        return StoreError(f"Sending failed: {error!r}")
+    return Enqueued(outcome=planted.outcome, id=planted.id, wait_ms=planted.wait_ms)
 
 
 def _send_pool(pool: str, jobs: Sequence[NewJob]) -> Sequence[Answer]:
@@ -226,21 +272,36 @@ def _refuse(alias: str, entry: OutboxEntry, answer: Enqueued) -> None:
 
 
 def _announce(entry: OutboxEntry) -> None:
-    """Send `task_enqueued`. The row is gone already, so what is wrong here is only told."""
+    """Send `task_enqueued`, of every job of a tree. The row is gone already, so what is wrong here is only told."""
     try:
-        handle = _handle(entry)
-        task_enqueued.send_robust(sender=_sender(handle), task_result=handle)
+        for handle in _handles(entry):
+            task_enqueued.send_robust(sender=_sender(handle), task_result=handle)
     except Exception:
         logger.exception("A job of the outbox was sent, but not announced", extra={"job_id": entry.job_id})
 
 
+def _handles(entry: OutboxEntry) -> Iterator[DuctorResult]:
+    if (tree := tree_of(entry)) is None:
+        yield _handle(entry)
+        return
+    nodes = list(tree.all_nodes(entry.job_id[:-LENGTH]))
+    names = shards.pools_of({public_id.partition(".")[0] for public_id, _ in nodes})
+    for public_id, node in nodes:
+        pool = names.get(public_id.partition(".")[0], entry.pool)
+        yield _handle_of(node.job, pool, None, State.WAITING if node.waits else None)
+
+
 def _handle(entry: OutboxEntry) -> DuctorResult:
     """The job as its sender would have held it."""
-    job, at_ms = job_of(entry), now_ms()
+    return _handle_of(job_of(entry), entry.pool, entry.job["backend"])
+
+
+def _handle_of(job: NewJob, pool: str, backend: str | None, state: State | None = None) -> DuctorResult:
+    at_ms = now_ms()
     due_ms = at_ms + job.delay_ms if job.delay_ms else job.due_ms
     record = JobRecord(
         id=job.id,
-        state=State.SCHEDULED if due_ms > at_ms else State.PENDING,
+        state=state or (State.SCHEDULED if due_ms > at_ms else State.PENDING),
         task=job.task,
         tenant=job.tenant,
         lane=job.lane,
@@ -250,7 +311,7 @@ def _handle(entry: OutboxEntry) -> DuctorResult:
         deadline_ms=job.deadline_ms,
         payload=job.payload,
     )
-    handle = result_from_record(record, entry.pool, entry.job["backend"])
+    handle = result_from_record(record, pool, backend)
     handle._set(outcome="enqueued")
     return handle
 

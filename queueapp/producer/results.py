@@ -38,6 +38,7 @@ STATUSES: dict[State, TaskResultStatus] = {
     State.READY: TaskResultStatus.READY,
     State.SCHEDULED: TaskResultStatus.READY,
     State.BACKLOG: TaskResultStatus.READY,
+    State.WAITING: TaskResultStatus.READY,
     State.MOVING: TaskResultStatus.READY,
     State.ACTIVE: TaskResultStatus.RUNNING,
     State.DEAD: TaskResultStatus.FAILED,
@@ -278,7 +279,7 @@ def result_from_record(record: JobRecord, pool: str, alias: str | None = None, *
     args, kwargs, options = decode_arguments(record.payload) if record.payload else ([], {}, {})
     saved = saved_metadata(record.data)
     backend = alias or options.get("backend") or default_alias() or "default"
-    errors = [_task_error(error) for error in record.errors if error.kind == "error"]
+    errors = [_task_error(error) for error in record.errors if error.kind in ("error", "child")]
     public_id = shards.keys(pool).public_id(record.id)
     status = STATUSES.get(record.state)
     if record.outcome is Ending.MOVED:
@@ -338,7 +339,7 @@ def running_result(
 def _task_error(error: ErrorRecord) -> TaskError:
     return TaskError(
         exception_class_path=str(error.detail.get("class", "builtins.Exception")),
-        traceback=str(error.detail.get("traceback", "")),
+        traceback=str(error.detail.get("traceback", error.detail.get("message", ""))),
     )
 
 
@@ -347,7 +348,8 @@ def _why_failed(record: JobRecord, status: TaskResultStatus) -> list[TaskError]:
     if status is not TaskResultStatus.FAILED:
         return []
     if record.state is State.DEAD:
-        if record.reason == "error" and any(error.kind == "error" for error in record.errors):
+        told = {"error": "error", "child_failed": "child"}.get(record.reason)
+        if any(error.kind == told for error in record.errors):
             return []
         text = f"The job is a dead letter: {record.reason or 'budget spent'} ({record.crashes} lost workers)."
         return [TaskError(exception_class_path="queueapp.errors.JobDead", traceback=text)]
@@ -356,7 +358,7 @@ def _why_failed(record: JobRecord, status: TaskResultStatus) -> list[TaskError]:
 
 
 def _worker_ids(record: JobRecord) -> list[str]:
-    workers = [error.worker for error in record.errors]
+    workers = [error.worker for error in record.errors if error.kind != "child"]
     if record.state is State.ACTIVE or record.outcome is Ending.COMPLETED or _was_stopped(record):
         workers.append(record.worker)
     return workers

@@ -25,7 +25,7 @@ from django.utils.module_loading import import_string
 
 from queueapp.conf import settings
 from queueapp.errors import InvalidOption, TenantContextError
-from queueapp.names import TENANT_FORM
+from queueapp.names import SYSTEM_TENANT, TENANT_FORM
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -145,12 +145,13 @@ def belonging_to(name: str) -> Iterator[None]:
 def entered(name: str) -> Iterator[None]:
     """What surrounds a task's body: the current tenant, and the host's `TENANT_CONTEXT` entered with its id.
 
+    Not around what is no tenant's: the host has no schema, and no name, for `_ductor`.
     Raises TenantContextError when the host's context manager cannot be entered, or fails while a body that went well
     is left. It may turn the body's exception into another, but it cannot swallow one: a job whose body raised failed.
     """
     with belonging_to(name):
         source = settings.tenant_context
-        if source is None:
+        if source is None or name == SYSTEM_TENANT:
             yield
             return
         try:

@@ -23,6 +23,7 @@ from queueapp.outage import Outage
 from queueapp.scheduler.dispatching import Dispatcher, DispatchStore
 from queueapp.scheduler.duties import Duty
 from queueapp.scheduler.duties.backlog import Backlog, BacklogStore
+from queueapp.scheduler.duties.families import Families
 from queueapp.scheduler.duties.moves import Moves
 from queueapp.scheduler.duties.promotion import Promotion, PromotionStore
 from queueapp.scheduler.duties.recovery import Recovery, RecoveryStore
@@ -31,6 +32,7 @@ from queueapp.scheduler.duties.retention import Retention, RetentionStore
 from queueapp.scheduler.leadership import PROBE_S, Leadership, LeadershipStore
 from queueapp.scheduler.leading import DispatchThread
 from queueapp.store import shards
+from queueapp.store.families import OutboxStore
 from queueapp.store.presence import Presence
 from queueapp.store.transit import MovesStore
 from queueapp.sync.installation import Ownership
@@ -54,6 +56,7 @@ class SchedulerStore(
     RerankingStore,
     RetentionStore,
     MovesStore,
+    OutboxStore,
     DispatchStore,
     Protocol,
 ):
@@ -289,6 +292,7 @@ class Scheduler:
             Reranking(pool, store),
             Retention(store),
             Moves(pool, store),
+            Families(pool, store),
         ]
         self._appointments.append(Appointment(pool, LEADERSHIP, lead))
         if presence is not None:

@@ -13,6 +13,8 @@ from redis.exceptions import TimeoutError as ServerSilent
 from queueapp.store import calls
 from queueapp.store.calls import Call
 from queueapp.store.connection import translate_errors
+from queueapp.store.family import plantings
+from queueapp.store.family_records import Away, Node, Planted
 from queueapp.store.job_reads import check_replies, queue_job_reads, read_jobs
 from queueapp.store.keys import ShardKeys
 from queueapp.store.records import Enqueued, Matched, NewJob
@@ -43,6 +45,17 @@ class AsyncStore:
     async def match(self, job: NewJob, worker: str, lease_ms: int) -> Matched:
         """As `Store.match`."""
         return await self._run(calls.match(job, worker, lease_ms, self._clock_ms()))
+
+    async def enqueue_flow(self, nodes: Sequence[Node], away: Sequence[Away] = ()) -> Planted:
+        """As `Store.enqueue_flow`, of a new tree."""
+        first: Planted | None = None
+        for call in plantings(nodes, away, "new", self._clock_ms()):
+            answer = await self._run(call)
+            first = first or answer
+            if answer.outcome != "enqueued":
+                return answer
+        assert first is not None
+        return first
 
     async def cancel(self, ids: Sequence[str]) -> list[str]:
         """As `Store.cancel`, for one call's worth of ids."""

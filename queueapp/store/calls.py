@@ -107,7 +107,7 @@ def packed_keys(keys: Sequence[KeyUse]) -> str:
 
 def packed_front(job: NewJob) -> str:
     """The field `front` of `enqueue` (lua/include/front.lua); "" for a job that asks nothing of it."""
-    lines = ["p"] if job.parks else []
+    lines = ["u" if job.unheard else "a"] if job.admitted else ["p"] if job.parks else []
     if job.debounce is not None:
         lines.append(f"d {job.debounce.digest} {job.debounce.period_ms} {job.debounce.most_ms}")
     if job.singleton is not None:
@@ -160,10 +160,12 @@ def match(job: NewJob, worker: str, lease_ms: int, clock_ms: int) -> Call[Matche
         job.tenant,
         job.lane,
         job.priority,
+        job.tier,
         number(job.cost),
         job.max_attempts,
         job.max_crashes,
         job.deadline_ms,
+        packed_front(job),
         job.fingerprint,
         job.payload,
     )

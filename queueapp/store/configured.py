@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import redis
 
+from queueapp.names import SYSTEM_TENANT, SYSTEM_WEIGHT
 from queueapp.policies.registry import DIRECT
 from queueapp.store.configuration import KeyLimits, PoolConf, Rate, ScopeLimits
 from queueapp.store.connection import translate_errors
@@ -39,6 +40,11 @@ def unpack_limits(packed: bytes) -> StoredLimits:
         min_share=int(minimum or 0),
         dispatch_rate=unpack_dispatch(dispatch[0]) if dispatch else None,
     )
+
+
+def default_weight(tenant: str, pool: bytes | None) -> float:
+    """The weight of a tenant without limits of its own; `pool`: as the pool's configuration keeps it."""
+    return SYSTEM_WEIGHT if tenant == SYSTEM_TENANT else float(pool or 1)
 
 
 def unlimited(client: redis.Redis, keys: ShardKeys, scopes: Sequence[tuple[str, str]]) -> tuple[int, list[bool]]:
@@ -84,7 +90,7 @@ class ConfigurationReads:
             pipeline.hmget(self.keys["limits"], [f"t:{tenant}" for tenant in tenants])
             default, packed = pipeline.execute()
         return {
-            tenant: float(default or 1) if limits is None else unpack_limits(limits).weight
+            tenant: default_weight(tenant, default) if limits is None else unpack_limits(limits).weight
             for tenant, limits in zip(tenants, packed, strict=True)
         }
 

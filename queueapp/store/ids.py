@@ -56,14 +56,23 @@ def new_id() -> str:
     return _spelt(made_ms, counter, int.from_bytes(os.urandom(8), "big"))
 
 
+def new_child_id() -> str:
+    """A new id of a job for which another one waits: the same, with the version of UUIDv8.
+
+    So the end of any other job costs no look for a parent (lua/include/kin.lua).
+    """
+    made_ms, counter = _sequence.advance()
+    return _spelt(made_ms, counter, int.from_bytes(os.urandom(8), "big"), version=8)
+
+
 def fixed_id(at_ms: int, what: str) -> str:
     """The id of that which `what` names at a moment: the same whoever makes it, and in whatever process."""
     drawn = int.from_bytes(hashlib.sha256(f"{at_ms} {what}".encode()).digest()[:10], "big")
     return _spelt(at_ms, drawn >> 64 & (_COUNTER_END - 1), drawn)
 
 
-def _spelt(made_ms: int, counter: int, random: int) -> str:
-    number = made_ms << 80 | 0x7 << 76 | counter << 64 | 0b10 << 62 | random & ((1 << 62) - 1)
+def _spelt(made_ms: int, counter: int, random: int, version: int = 7) -> str:
+    number = made_ms << 80 | version << 76 | counter << 64 | 0b10 << 62 | random & ((1 << 62) - 1)
     return base64.b64encode(number.to_bytes(16, "big"))[:LENGTH].translate(_TO_SORTED).decode()
 
 

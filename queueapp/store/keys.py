@@ -85,6 +85,16 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "single:<tenant>|<digest>": ("string", "the jobs that hold a singleton, at most two"),
     "deb:<tenant>|<digest>": ("hash", "job, first call and last calls of a debounce; expires once its job has ended"),
     "expiring": ("zset", "waiting jobs with expires_after, by expiry"),
+    "waiting": ("zset", "jobs that wait for their children, by since when (lua/include/kin.lua)"),
+    "open:<id>": ("set", "children of a job that have not ended; +: more of them are on their way"),
+    "children:<id>": ("hash", "child → its position, policy, outcome, note and result, of those that have ended"),
+    "parents": ("hash", "child → policy, position and parent, of those that have not ended, or are dead letters"),
+    "outbox": ("stream", "what other pools must hear of parents and children (queueapp/store/families.py)"),
+    "sweeps": (
+        "zset",
+        "h:<id> a parent that gets more children, by when nobody waits for them any more; c:<id> one "
+        "whose children are being cancelled",
+    ),
     "moving": ("zset", "jobs on their way to another pool, by the moment at which they left their place"),
     "dead": ("zset", "dead letters by time of death"),
     "dead:<tenant>": ("zset", "dead letters of one tenant by time of death"),

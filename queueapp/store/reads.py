@@ -310,10 +310,11 @@ class Reads(ConfigurationReads):
             pipeline.zcard(keys["moving"])
             pipeline.zrange(keys["moving"], 0, 0, withscores=True)
             pipeline.zcard(keys["timers"])
+            pipeline.zcard(keys["waiting"])
             pipeline.time()
             active, scheduled, dead, ended, *rest = pipeline.execute()
             waiting, tenants, tenant_count, stats, leader, term, workers, quarantined, *rest = rest
-            ingress, ready, change, parked, moving, longest, throttled, clock = rest
+            ingress, ready, change, parked, moving, longest, throttled, parents, clock = rest
             for worker, _ in workers:
                 pipeline.scard(keys[f"held:{worker.decode()}"])
                 pipeline.hgetall(keys[f"worker:{worker.decode()}"])
@@ -351,5 +352,6 @@ class Reads(ConfigurationReads):
             ingress=ingress,
             ready=ready,
             reranking=change_of(*change),
+            parents=parents,
             now_ms=now_ms,
         )

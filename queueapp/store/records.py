@@ -82,6 +82,12 @@ class NewJob:
     """At most `KEYS_MAX`, by digest, each digest once."""
     parks: bool = False
     """Above a rate it is parked; else it is refused."""
+    admitted: bool = False
+    """It goes on with what was let in before, so that it is never refused: above a rate it is parked, and it needs no
+    room in the backlog."""
+    unheard: bool = False
+    """Of one that is admitted: a body of it may have begun that the store never heard of. Its first attempt is used up,
+    so that no lease has the fence of that body."""
     debounce: DebounceUse | None = None
     singleton: SingletonUse | None = None
 

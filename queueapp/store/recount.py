@@ -31,7 +31,7 @@ PASSES = 4
 WAKE_LOOKS, WAKE_EVERY_S, AGAIN_S = 5, 0.2, 0.2
 ENDED_KEPT_MS = 50_000
 """An ended job is kept at least a minute. A pass that took longer cannot say how many it did not see."""
-OF_JOBS = frozenset({"job", "run", "result", "errors", "data", "checkpoint"})
+OF_JOBS = frozenset({"job", "run", "result", "errors", "data", "checkpoint", "children"})
 
 Subject = tuple[str, str]
 """A name and the cursor from which it is looked at."""

@@ -187,6 +187,7 @@ def job_record(
         ended_ms=int(fields.get("te", 0)),
         due_ms=row.due_ms if row and state is State.BACKLOG else due_ms,
         moved_to=fields.get("mv", ""),
+        failed_child=fields.get("by", ""),
         deadline_ms=row.deadline_ms if row else 0,
         worker=fields.get("w", ""),
         cancelling_ms=int(fields.get("cx", 0)),

@@ -16,7 +16,7 @@ from typing import Any
 import redis
 
 from queueapp.store.configuration import Rate
-from queueapp.store.configured import unpack_limits
+from queueapp.store.configured import default_weight, unpack_limits
 from queueapp.store.connection import translate_errors
 from queueapp.store.keys import ShardKeys
 from queueapp.store.reads import HEADER_BYTES
@@ -263,7 +263,7 @@ def _stand(reader: _Reader, minutes: list[Minute], *, tied: bool, ring: bool, we
     for name, jobs, text, token, *parked in zip(names, waiting, packed, tokens, fresh, continued, strict=True):
         entry = reader.of(name)
         entry.waiting, entry.parked = int(jobs or 0), any(due is not None for due in parked)
-        entry.weight = float(weight or 1)
+        entry.weight = default_weight(name, weight)
         if text is not None:
             stored = unpack_limits(text)
             entry.weight, entry.ceiling, entry.paused = stored.weight, stored.ceiling, stored.paused

@@ -1,6 +1,7 @@
 """The store of one shard: one typed method per transition, each of them one atomic Lua script on server time.
 
 There is no other way to change a job's state. What operators do is in `operating`, what leaders do in `dispatching`,
+parents and children in `family`,
 recounts in `checking`, questions in `looking`. Every method may be called again with the same arguments when its reply
 was lost: a script recognises the repeat. The store itself sends a call once more after a broken connection, then raises
 `StoreUnavailable`. Safe to use from several threads (the client pools connections).
@@ -17,6 +18,7 @@ from queueapp.store import calls
 from queueapp.store.calls import Reply
 from queueapp.store.checking import Checking
 from queueapp.store.connection import translate_errors
+from queueapp.store.family import Family
 from queueapp.store.keys import ShardKeys
 from queueapp.store.leader_records import Reranked, Term
 from queueapp.store.looking import Looking
@@ -39,7 +41,7 @@ from queueapp.store.records import (
 from queueapp.store.rows import leased_job
 
 
-class Store(Checking, Operating, Looking):
+class Store(Checking, Operating, Looking, Family):
     """Transitions of one shard. `client` must not decode replies; `clock_ms` replaces the server's clock in tests."""
 
     def __init__(self, client: redis.Redis, keys: ShardKeys, *, clock_ms: Callable[[], int] | None = None) -> None:

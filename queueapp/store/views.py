@@ -58,6 +58,8 @@ class JobRecord:
     ended_ms: int = 0
     due_ms: int = 0
     moved_to: str = ""
+    failed_child: str = ""
+    """Of a dead letter: the child that it died of, as it names it."""
     """Of a job that is moving or moved: prefix (code and shard) of the pool where it goes on, under the same id."""
     deadline_ms: int = 0
     """The moment it should have ended by; 0 = none, or not known any more: an ended row does not keep it."""
@@ -187,6 +189,8 @@ class ShardSizes:
     """Waiting jobs that a leader has chosen and no worker has taken yet."""
     reranking: Change | None
     """A change of policy that is on its way: how many jobs have moved over to the new order."""
+    parents: int
+    """Jobs that wait for their children; none of the waiting ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -167,6 +167,13 @@ class WaitFacts:
     """How many of them of the job's tenant."""
     pending: int = 0
     """Pending jobs of the pool."""
+    children_open: int = 0
+    """How many children a job that waits for them has that have not ended."""
+    children_ended: int = 0
+    children: tuple[str, ...] = ()
+    """Some of those that have not, as it names them."""
+    children_more: bool = False
+    """More of them are on their way: its caller has not sent the whole tree."""
 
 
 def wait_facts(job_id: str, reply: Sequence[Any]) -> WaitFacts:
@@ -240,6 +247,10 @@ def _facts(now_ms: int, record: JobRecord, expires_ms: int, said: Mapping[str, A
         started=int(said.get("started", 0)),
         tenant_started=int(said.get("tenant_started", 0)),
         pending=int(said.get("pending", 0)),
+        children_open=int(said.get("children_open", 0)),
+        children_ended=int(said.get("children_ended", 0)),
+        children=tuple(sorted(child.decode() for child in said.get("children", ()))),
+        children_more="children_more" in said,
     )
 
 

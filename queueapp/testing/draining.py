@@ -18,10 +18,12 @@ from asgiref.sync import sync_to_async
 from django.utils import timezone
 
 from queueapp.errors import DuctorError, StoreError
+from queueapp.names import SYSTEM_TENANT
 from queueapp.outage import Outage
+from queueapp.producer import deaths
 from queueapp.producer.backoff import Retry
 from queueapp.producer.results import DuctorResult, result_from_record
-from queueapp.store import shards
+from queueapp.store import families, shards
 from queueapp.store.ids import new_id
 from queueapp.store.records import Failed
 from queueapp.store.store import Store
@@ -46,7 +48,10 @@ class DrainLimit(DuctorError, AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained:
-    """What a drain did. `results` has one entry for each run, in order: a job that was tried twice is there twice."""
+    """What a drain did. `results` has one entry for each run, in order: a job that was tried twice is there twice.
+
+    Wake-ups of flows have run, too, and are in neither list nor counts.
+    """
 
     results: Sequence[DuctorResult]
     succeeded: int
@@ -77,7 +82,7 @@ def drain(
     lines: dict[str, Line] = {}
     results: list[DuctorResult] = []
     in_force: list[delivery.Delivery] = []
-    failures = 0
+    failures = ran = 0
     try:
         while True:
             deferred.send()
@@ -89,10 +94,12 @@ def drain(
                     lines[name] = Line(name, shards.store(name), worker, lease_ms=LEASE_MS, outage=NoOutage(logger))
             held = _lease(lines)
             if held is None:
+                if relay(list(lines)):
+                    continue
                 if horizon_ms and _promote_next(lines, worker, horizon_ms):
                     continue
                 break
-            if len(results) >= (MAX_JOBS if max_jobs is None else max_jobs):
+            if ran >= MAX_JOBS if max_jobs is None else len(results) >= max_jobs:
                 held.line.give_up(held)
                 if max_jobs is not None:
                     break
@@ -101,12 +108,13 @@ def drain(
                     "drain(max_jobs=...) for how many are wanted."
                 )
             error = _run(held)
-            results.append(_result(held))
-            if error is not None:
-                failures += 1
-                final = results[-1].is_finished
-                if raise_on_failure and (final or not isinstance(error, Retry)):
-                    raise error
+            ran += 1
+            result = _result(held)
+            if held.job.tenant != SYSTEM_TENANT:
+                results.append(result)
+                failures += error is not None
+            if error is not None and raise_on_failure and (result.is_finished or not isinstance(error, Retry)):
+                raise error
     finally:
         for line in lines.values():
             with suppress(StoreError):  # which has been raised already
@@ -127,6 +135,23 @@ async def adrain(pool: str | None = None, **options: Any) -> Drained:
     return await sync_to_async(drain)(pool, **options)
 
 
+def relay(pools: Sequence[str]) -> bool:
+    """What schedulers do for parents and children: whether any pool had something to say to another, or of parents that
+    died of a child.
+    """
+    relayed = 0
+    for pool in pools:
+        cursor, store = "", shards.store(pool)
+        while True:
+            done = families.share(pool, store, cursor, deaths.announce)
+            relayed, cursor = relayed + done.relayed, done.cursor
+            if done.fault is not None:
+                raise done.fault
+            if not cursor:
+                break
+    return relayed > 0
+
+
 def _lease(lines: dict[str, Line]) -> Held | None:
     """The next job, from the pool that was asked longest ago."""
     for line in sorted(lines.values(), key=lambda line: line.asked_at):
@@ -143,7 +168,8 @@ def _run(held: Held) -> BaseException | None:
         line.give_up(held)
         raise
     line.held.pop(held.job.id, None)
-    line.finished.append(outcome)
+    if outcome is not None:
+        line.finished.append(outcome)
     line.exchange(0, 0)
     if isinstance(outcome, Failed) and error is None:
         raise AssertionError(f"{held.job.task} failed without an exception: {outcome!r}")

@@ -2,7 +2,7 @@
 
 They take jobs, know idempotency keys, debounce and singletons, hand jobs out in the order in which they came, and keep
 what became of each. They know neither weights, ceilings nor rates: fairness is for the real store. `shards.stand_in` is
-a `Memory` while such a test runs. One lock for each shard, because a host's threads may enqueue.
+a `Memory` while such a test runs. One lock for all, because a host's threads may enqueue.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from queueapp.moments import now_ms
 from queueapp.producer.saved import CHECKPOINT
 from queueapp.states import Outcome, State
 from queueapp.store import shards
+from queueapp.store.family_records import Away, Mode, Node, Planted
 from queueapp.store.records import (
     Completed,
     Cycle,
@@ -33,15 +34,19 @@ from queueapp.store.records import (
 )
 from queueapp.store.views import ErrorRecord, JobRecord
 from queueapp.testing.blocking import StoreBlocked
+from queueapp.testing.families import MemoryFamilies
 from queueapp.testing.rows import Row, Window
 
 
-class MemoryShard:
+class MemoryShard(MemoryFamilies):
     """One pool. It has the methods of the store that producers and workers call, and those that read a job."""
 
-    def __init__(self, pool: str) -> None:
+    def __init__(self, pool: str, memory: Memory | None = None) -> None:
+        super().__init__()
         self.pool = pool
-        self._lock = threading.RLock()
+        memory = memory or Memory()
+        self.others = memory.shard
+        self._lock = memory.lock
         self._rows: dict[str, Row] = {}
         self._keys: dict[tuple[str, str], tuple[str, str]] = {}
         """(tenant, digest of an idempotency key) → the id of its job, and the fingerprint of the call."""
@@ -118,8 +123,10 @@ class MemoryShard:
     def _cancel(self, row: Row | None) -> str:
         if row is None:
             return "gone"
-        if row.waits:
+        if row.waits or row.state is State.WAITING:
             row.end(Outcome.CANCELLED, now_ms())
+            self.cancel_children(row)
+            self._tell(row)
             return "cancelled"
         if row.state is not State.ACTIVE:
             return "already"
@@ -128,7 +135,7 @@ class MemoryShard:
 
     def await_result(self, job_id: str, waiter: str) -> bool:
         row = self._rows.get(job_id)
-        if row is not None and row.waits:
+        if row is not None and (row.waits or row.state is State.WAITING):
             raise WaitTimeout(
                 f"Job {job_id} does not run while you wait: recorded() runs nothing, immediate() nothing that is due "
                 "later. Run it with queueapp.testing.drain()."
@@ -199,10 +206,12 @@ class MemoryShard:
                 if isinstance(finish, Failed):
                     self._note(row, finish)
                 row.end(Outcome.CANCELLED, now_ms())
+                self._tell(row)
                 return "cancelled"
             if isinstance(finish, Completed):
                 row.result = finish.result
                 row.end(Outcome.COMPLETED, now_ms())
+                self._tell(row)
                 return "done"
             return self._fail(row, finish)
 
@@ -224,6 +233,7 @@ class MemoryShard:
         now = self._note(row, failed)
         if failed.retry_ms is None or len(row.errors) >= row.job.max_attempts:
             row.state, row.reason, row.ended_ms = State.DEAD, failed.reason, now
+            self._tell(row)
             return "dead"
         row.state, row.due_ms = State.SCHEDULED, now + failed.retry_ms
         return "retry"
@@ -236,6 +246,7 @@ class MemoryShard:
         row.charged = 0
         if row.cancelling_ms:
             row.end(Outcome.CANCELLED, now_ms())
+            self._tell(row)
             return "cancelled"
         row.state = State.PENDING
         return "done"
@@ -266,6 +277,7 @@ class MemoryShard:
                 expires = row.job.expires_after_ms
                 if row.waits and expires and not row.attempts and at_ms > row.submitted_ms + expires:
                     row.end(Outcome.EXPIRED, now_ms())
+                    self._tell(row)
                 elif row.state is State.SCHEDULED and row.due_ms <= at_ms:
                     row.state = State.PENDING
 
@@ -282,6 +294,9 @@ class AsyncShard:
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return self._shard.enqueue(jobs)
+
+    async def enqueue_flow(self, nodes: Sequence[Node], away: Sequence[Away] = (), mode: Mode = "new") -> Planted:
+        return self._shard.enqueue_flow(nodes, away, mode)
 
     async def cancel(self, ids: Sequence[str]) -> list[str]:
         return self._shard.cancel(ids)
@@ -300,12 +315,23 @@ class Memory:
     """Every pool's shard, made when first asked for. It is `shards.stand_in` while a test records."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.RLock()
+        """Of all shards: the end of a child in one is the release of a parent in another."""
         self._shards: dict[str, MemoryShard] = {}
 
     def shard(self, pool: str) -> MemoryShard:
-        with self._lock:
-            return self._shards.setdefault(pool, MemoryShard(pool))
+        with self.lock:
+            if pool not in self._shards:
+                self._shards[pool] = MemoryShard(pool, self)
+            return self._shards[pool]
+
+    def take_released(self) -> list[str]:
+        """Parents that may run now, each told of once."""
+        with self.lock:
+            found = [job_id for shard in self._shards.values() for job_id in shard.released]
+            for shard in self._shards.values():
+                shard.released.clear()
+            return found
 
     # Any: a shard in memory has of a store's methods those that producers, workers and readers of a job call.
     def store(self, pool: str) -> Any:

@@ -6,21 +6,47 @@ whole process, threads of the host included; nested, the inner one holds.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from types import TracebackType
 
 from django.test.utils import TestContextDecorator
 
 from queueapp.producer import client, outbox
-from queueapp.states import State
 from queueapp.store import shards
-from queueapp.store.ids import LENGTH
 from queueapp.testing import assertions
+from queueapp.testing.at_once import AtOnce
 from queueapp.testing.memory import Memory
 from queueapp.testing.recorder import EnqueuedJob, Recorder
-from queueapp.testing.running import run_at_once
 
 Before = tuple[shards.StandIn | None, client.Watcher | None, Recorder | None]
 """What stood where this mode puts its own."""
+
+
+class InTurn(threading.local):
+    """Runs what is enqueued at once, where it is enqueued; but what a package hands over one after the other.
+
+    The end of a flow's step hands over the next ones: they are to begin when that step is through, as in a worker,
+    and not inside of it.
+    """
+
+    def __init__(self, run: Callable[[EnqueuedJob], None]) -> None:
+        self._run = run
+        self._waiting: list[EnqueuedJob] | None = None
+        """None while nothing that was handed over runs in this thread."""
+
+    def __call__(self, job: EnqueuedJob, handed_over: bool) -> None:
+        if not handed_over:
+            self._run(job)
+        elif self._waiting is not None:
+            self._waiting.append(job)
+        else:
+            self._waiting = [job]
+            try:
+                while self._waiting:
+                    self._run(self._waiting.pop(0))
+            finally:
+                self._waiting = None
 
 
 class Mode(TestContextDecorator):
@@ -39,19 +65,7 @@ class Mode(TestContextDecorator):
         outbox.forget()  # that a store was away a moment ago is nothing to this one
         memory = Memory()
         failures: list[BaseException] = []
-
-        def run(job: EnqueuedJob) -> None:
-            shard = memory.shard(job.queue_name)
-            job_id = job.result.id[-LENGTH:]
-            record = shard.job(job_id)
-            if record is None or record.state is not State.PENDING:
-                return  # due later
-            job.error = run_at_once(shard, job_id)
-            job.result.refresh()
-            if job.error is not None:
-                failures.append(job.error)
-
-        recorder = Recorder(run if self._runs else None)
+        recorder = Recorder(InTurn(AtOnce(memory, failures)) if self._runs else None)
         self._entered.append((recorder, failures, (shards.stand_in, client.watcher, assertions.recorder)))
         shards.stand_in, client.watcher, assertions.recorder = memory, recorder, recorder
         return recorder
@@ -82,7 +96,7 @@ def recorded() -> Mode:
 
     Everything that `enqueue` checks without the store is checked; idempotency keys, debounce and singletons hold within
     the block, rates and room do not. Handles stay
-    "pending". `drain()` inside runs what was recorded.
+    "pending". `drain()` inside runs what was recorded. A flow that is started records its first steps.
     """
     return Mode(runs=False, raise_on_failure=False)
 
@@ -93,6 +107,8 @@ def immediate(*, raise_on_failure: bool = False) -> Mode:
     Arguments and result go through JSON, the tenant is entered, failed attempts are repeated without waiting until
     `max_attempts`. Inside an atomic block of the code under test the body runs after it. A job that is due later
     (`run_after`, `debounce`) does not run; `drain(include_scheduled=True)` runs it. With `raise_on_failure` the
-    end of the block raises what the first failed job raised.
+    end of the block raises what the first failed job raised. Of a tree of jobs the children run first, in order, and a
+    parent when the last of them has ended. A flow that is started runs to its end, step after step,
+    or to where it sleeps or waits for an event.
     """
     return Mode(runs=True, raise_on_failure=raise_on_failure)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 from asgiref.sync import sync_to_async
 
 from queueapp.compat import Task
+from queueapp.names import SYSTEM_TENANT
 from queueapp.producer.results import DuctorResult
 from queueapp.producer.task import DuctorTask
 from queueapp.testing import deferred
@@ -57,9 +58,13 @@ class EnqueuedJob:
 
 
 class Recorder(Sequence[EnqueuedJob]):
-    """The jobs in the order in which they were accepted. `run` is called with each (`immediate()` runs it)."""
+    """The jobs in the order in which they were accepted. `run` is called with each (`immediate()` runs it).
 
-    def __init__(self, run: Callable[[EnqueuedJob], None] | None = None) -> None:
+    Wake-ups of flows are nobody's jobs: they run as any other, and are not in the list.
+    """
+
+    def __init__(self, run: Callable[[EnqueuedJob, bool], None] | None = None) -> None:
+        """`run` gets each job, and whether a package handed it over (`producer.handover`)."""
         self._jobs: list[EnqueuedJob] = []
         self._run = run
         self._earlier = deferred.present()
@@ -70,13 +75,13 @@ class Recorder(Sequence[EnqueuedJob]):
     def accepted(self, prepared: Prepared, result: DuctorResult) -> None:
         job = self._note(prepared, result)
         if self._run is not None:
-            self._run(job)
+            self._run(job, prepared.handed_over)
 
     async def aaccepted(self, prepared: Prepared, result: DuctorResult) -> None:
         job = self._note(prepared, result)
         if self._run is not None:
             # In the thread of the test's synchronous half, whose database connections the body is to use.
-            await sync_to_async(self._run)(job)
+            await sync_to_async(self._run)(job, prepared.handed_over)
 
     def _note(self, prepared: Prepared, result: DuctorResult) -> EnqueuedJob:
         task = prepared.task
@@ -94,7 +99,8 @@ class Recorder(Sequence[EnqueuedJob]):
             options={field.name: getattr(task, field.name) for field in fields(task) if field.name not in known},
             result=result,
         )
-        self._jobs.append(job)
+        if job.tenant != SYSTEM_TENANT:
+            self._jobs.append(job)
         return job
 
     # -- as a list -------------------------------------------------------------------------------------------------

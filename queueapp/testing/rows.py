@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from queueapp.moments import now_ms
 from queueapp.states import Outcome, State
+from queueapp.store.family_records import Ended, OnFailure
 from queueapp.store.records import LeasedJob, NewJob
 from queueapp.store.views import ErrorRecord, JobRecord
 
@@ -31,6 +32,16 @@ class Row:
     data: dict[str, bytes] = field(default_factory=dict)
     checkpoint: bytes | None = None
     cancelling_ms: int = 0
+    parent: str = ""
+    """Who waits for it; by public id where another pool has it."""
+    on_failure: OnFailure = "fail_parent"
+    position: int = 0
+    open: set[str] = field(default_factory=set)
+    """Its children that have not ended, named as by `parent`."""
+    ended: dict[str, Ended] = field(default_factory=dict)
+    failed_by: tuple[str, str] | None = None
+    """A child whose failure counts as an error of this job, and how it failed."""
+    failed_child: str = ""
 
     @property
     def waits(self) -> bool:
@@ -73,6 +84,7 @@ class Row:
             lane=self.job.lane,
             outcome=self.outcome,
             reason=self.reason,
+            failed_child=self.failed_child,
             priority=self.job.priority,
             charged=self.charged,
             learnt=self.charged > 0 and not self.job.cost,

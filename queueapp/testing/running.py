@@ -23,8 +23,10 @@ LEASE_MS = 3_600_000
 WORKER = "test"
 
 
-def run(held: Held) -> tuple[Finish, BaseException | None]:
-    """What the run reports, and what it raised. Raises UnknownTask, and KeyboardInterrupt, which no job has caused."""
+def run(held: Held) -> tuple[Finish | None, BaseException | None]:
+    """What the run reports, and what it raised; it reports nothing when it has added children, for which its job waits.
+
+    Raises UnknownTask, and KeyboardInterrupt, which no job has caused."""
     raised: list[BaseException] = []
     task = find(held.job.task)
     if iscoroutinefunction(task.func) and _in_loop():
@@ -36,18 +38,23 @@ def run(held: Held) -> tuple[Finish, BaseException | None]:
     error = raised[0] if raised else None
     if isinstance(error, KeyboardInterrupt):
         raise error
+    if outcome is None and held.lost:
+        return None, None
     if not isinstance(outcome, (Completed, Failed)):
         raise AssertionError(f"{held.job.task} was found and then not: {outcome!r}")
     return outcome, error
 
 
 def run_at_once(shard: MemoryShard, job_id: str) -> BaseException | None:
-    """All attempts of one job in memory, without waiting between them; what the last one raised."""
+    """All attempts of one job in memory, without waiting between them; what the last one raised. One that waits for
+    children is left where it is, until somebody calls again.
+    """
     line = Line(shard.pool, shard, WORKER, lease_ms=LEASE_MS)
     error: BaseException | None = None
     while (leased := shard.lease(job_id, WORKER)) is not None:
         outcome, error = run(Held(leased, line, begun=True))
-        shard.finish(outcome)
+        if outcome is not None:
+            shard.finish(outcome)
     return error
 
 

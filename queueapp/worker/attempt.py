@@ -10,22 +10,24 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from inspect import iscoroutinefunction
 from time import monotonic
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.dispatch import Signal
 
+from queueapp import extensions
 from queueapp.codec import decode_arguments, encode_result
 from queueapp.compat import task_finished, task_started
 from queueapp.conf import settings
-from queueapp.errors import TimeLimitExceeded, UnknownTask
+from queueapp.errors import TimeLimitExceeded, UnknownTask, UnknownWrapper, WaitsForChildren
 from queueapp.producer.backoff import from_options
 from queueapp.producer.options import read
 from queueapp.producer.task import DuctorTask, find, unchecked
 from queueapp.producer.tenancy import belonging_to, entered
 from queueapp.repeats import Repeats
-from queueapp.store.records import Completed, Failed
+from queueapp.store.records import Completed, Failed, Returned
 from queueapp.worker.announce import Announcement, is_heard
 from queueapp.worker.context import JobContext, save_given
 from queueapp.worker.faults import Faults
@@ -48,7 +50,8 @@ def run_one(
 ) -> Outcome:
     """The life of a job in a worker, from lease to outcome. Runs in a slot's thread and never raises.
 
-    1. The task is found by its name. If it is not known here, the job goes back unrun, each time for longer.
+    1. The task is found by its name. If it is not known here, or a package that the job belongs to is not
+       (`extensions`), the job goes back unrun, each time for longer.
     2. Its arguments are read. Database connections that went stale since the last job are closed. The tenant is
        entered, and `TENANT_CONTEXT` with it, so that what the body enqueues stays with the tenant. `task_started` is
        sent.
@@ -58,12 +61,13 @@ def run_one(
        task's backoff says whether and when to try again, and unless it does `task_finished` is sent from the `except`.
     6. Database connections that went stale meanwhile are closed. The outcome rides in the next `cycle` call.
 
-    Returns None when nothing is to be reported, so that the lease runs out (`Faults`). A host's tests
+    Returns None when nothing is to be reported: the lease runs out (`Faults`), or is over because the body has added
+    children, for which its job waits from then on. A host's tests
     (`queueapp.testing`) run jobs in their own thread: `watch` gets what was raised, their connections are left alone.
     """
     run = _Run.of(held)
-    if run is None:
-        return unknown_task(held.job)
+    if isinstance(run, Returned):
+        return run
     outcome: Outcome
     with belonging_to(held.job.tenant):  # also for receivers of `task_finished`, also where TENANT_CONTEXT failed
         try:
@@ -78,9 +82,15 @@ def run_one(
                 faults.before_body()
                 outcome = run.completed(within(limits, held, run.task, faults.body(run.body, run.task.func)))
             run.announce_end()
+            run.tell_wrapper()
+        except WaitsForChildren:
+            outcome = None  # the store ended this attempt, in the script that added them
+        except UnknownWrapper as error:
+            outcome = _unrun(held, error)
         except BaseException as error:
             outcome = run.failed(error)
             run.announce_failure(error, outcome)
+            run.tell_wrapper(outcome)
             if watch is not None:
                 watch(error)
     if watch is None:
@@ -95,8 +105,8 @@ async def arun_one(held: Held, faults: Faults, limits: Limits | None = None) -> 
     (`berths`), whose connections are tidied there.
     """
     run = _Run.of(held)
-    if run is None:
-        return unknown_task(held.job)
+    if isinstance(run, Returned):
+        return run
     outcome: Outcome
     with belonging_to(held.job.tenant):
         try:
@@ -111,11 +121,19 @@ async def arun_one(held: Held, faults: Faults, limits: Limits | None = None) -> 
                 outcome = run.completed(await awithin(limits, held, run.task, body))
             if (sending := _elsewhere(task_finished, run.announce_end)) is not None:
                 await sending
+            if run.is_wrapped:
+                await _to_its_end(run.tell_wrapper)
+        except WaitsForChildren:
+            outcome = None
+        except UnknownWrapper as error:
+            outcome = _unrun(held, error)
         except BaseException as error:
             outcome = run.failed(error)
             tell = partial(run.announce_failure, error, outcome)
             if (sending := _elsewhere(task_finished, tell)) is not None:
                 await sending
+            if run.is_wrapped:
+                await _to_its_end(partial(run.tell_wrapper, outcome))
     return None if faults.drops_outcome() else outcome
 
 
@@ -123,8 +141,8 @@ def run_overdue(held: Held) -> Outcome:
     """Says of a body that has not ended within its hard time limit that it failed. Runs in a slot's thread."""
     assert held.overdue is not None
     run = _Run.of(held)
-    if run is None:
-        return unknown_task(held.job)
+    if isinstance(run, Returned):
+        return run
     with belonging_to(held.job.tenant):
         try:
             run.read()
@@ -132,6 +150,7 @@ def run_overdue(held: Held) -> Outcome:
         except BaseException as error:
             outcome = run.failed(error, where=held.overdue.where)
             run.announce_failure(error, outcome)
+            run.tell_wrapper(outcome)
     close_stale_connections()
     return outcome
 
@@ -146,33 +165,37 @@ class _Run:
         self._announcement: Announcement | None = None
         self._args: list[object] = []
         self._kwargs: dict[str, object] = {}
+        self._wrapper: extensions.Wrapper | None = None
+        self._facts: object = None
         self._result: bytes | None = None
         self._text = ""
 
     @classmethod
-    def of(cls, held: Held) -> _Run | None:
-        """None for a task that is not known here."""
+    def of(cls, held: Held) -> _Run | Returned:
+        """A task that is not known here is given back."""
         try:
             return cls(held, find(held.job.task))
         except UnknownTask as error:
-            number = unknown.due(held.job.task)
-            facts = {"job_id": held.public_id, "task": held.job.task, "times": number or 1}
-            level = logging.WARNING if number else logging.DEBUG
-            logger.log(level, "Unknown task, given back unrun: %s", error, extra=facts)
-            return None
+            return _unrun(held, error)
 
     def read(self) -> Announcement:
-        """Reads what the job came with."""
+        """Reads what the job came with. Raises UnknownWrapper."""
         self._args, self._kwargs, options = decode_arguments(self.held.job.payload)
         if options or self.task.metadata:
             self.task = _as_enqueued(self.task, options)
             self.task.get_backend()  # raises for one that is not configured here
         self._announcement = Announcement(self.task, self.held, self._args, self._kwargs)
+        if extensions.OPTION in options:
+            name, self._facts = options[extensions.OPTION]
+            self._wrapper = extensions.wrapper_of(name)
         return self._announcement
 
     def body(self) -> Any:
-        """Calls the task's function: its value, or what to await for it."""
-        return self.task.func(*self._arguments(), **self._kwargs)
+        """Calls the task's function, within what surrounds it: its value, or what to await for it."""
+        if self._wrapper is None:
+            return self.task.func(*self._arguments(), **self._kwargs)
+        around = self._wrapper.aaround if iscoroutinefunction(self.task.func) else self._wrapper.around
+        return around(self._facts, lambda: self.task.func(*self._arguments(), **self._kwargs))
 
     def completed(self, value: object) -> Completed:
         """The outcome of a body that returned, with its result as the store keeps it."""
@@ -212,6 +235,23 @@ class _Run:
         else:
             announcement.failed(error, self._text, final=outcome.retry_ms is None)
 
+    @property
+    def is_wrapped(self) -> bool:
+        return self._wrapper is not None
+
+    def tell_wrapper(self, failure: Failed | None = None) -> None:
+        """That the job will not complete, if so; None: its body returned. Never raises: who is told may ask, too."""
+        if self._wrapper is None or self.held.lost:
+            return
+        try:
+            if self.held.cancelled:
+                self._wrapper.ended(self._facts, "cancelled", "")
+            elif failure is not None and failure.retry_ms is None:
+                self._wrapper.ended(self._facts, "failed", self._text)
+        except Exception:
+            facts = {"job_id": self.held.public_id, "task": self.held.job.task}
+            logger.exception("The end of a job could not be told to the package that it belongs to", extra=facts)
+
     def _arguments(self) -> list[object]:
         if not self.task.takes_context:
             return self._args
@@ -223,6 +263,15 @@ class _Run:
         return round(run_s * 1000)
 
 
+def _unrun(held: Held, error: UnknownTask | UnknownWrapper) -> Returned:
+    """A job that only another process can run."""
+    number = unknown.due(held.job.task)
+    facts = {"job_id": held.public_id, "task": held.job.task, "times": number or 1}
+    level = logging.WARNING if number else logging.DEBUG
+    logger.log(level, "Unknown task, given back unrun: %s", error, extra=facts)
+    return unknown_task(held.job)
+
+
 def _elsewhere(signal: Signal, announce: Callable[[], None]) -> Awaitable[None] | None:
     """Sends a signal from the event loop. Where receivers of the host's listen, which may block, that is to be awaited:
     they run in another thread."""
@@ -230,6 +279,15 @@ def _elsewhere(signal: Signal, announce: Callable[[], None]) -> Awaitable[None] 
         return sync_to_async(announce)()
     announce()
     return None
+
+
+async def _to_its_end(tell: Callable[[], None]) -> None:
+    """From the event loop. A body is cancelled once: what comes too late for it is no reason to stop here."""
+    telling = asyncio.ensure_future(sync_to_async(tell)())
+    try:
+        await asyncio.shield(telling)
+    except asyncio.CancelledError:
+        await telling
 
 
 def _as_enqueued(task: DuctorTask, options: Mapping[str, Any]) -> DuctorTask:

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from queueapp.codec import decode_result, encode_result
 from queueapp.compat import TaskContext
 from queueapp.conf import settings
-from queueapp.errors import InvalidOption, StoreError
+from queueapp.errors import InvalidOption, LeaseLost, StoreError, StoreUnavailable, WaitsForChildren
 from queueapp.fencing import Fence
+from queueapp.producer import flows
+from queueapp.producer.children import Children, read_children
 from queueapp.producer.options import COST_MAX
 from queueapp.producer.results import DuctorResult
 from queueapp.producer.saved import CHECKPOINT, GIVEN, METADATA, PROGRESS, saved_metadata
-from queueapp.producer.task import DuctorTask
+from queueapp.producer.task import BoundTask, DuctorTask
 from queueapp.store import shards
 from queueapp.worker.slots import Held
 
@@ -38,6 +40,7 @@ class JobContext(TaskContext):  # type: ignore[misc]  # the stubs do not know th
     _saved_is_read: bool = field(default=False, init=False, repr=False)
     _checkpoint: bytes | None = field(default=None, init=False, repr=False)
     _checkpoint_is_read: bool = field(default=False, init=False, repr=False)
+    _children: Children | None = field(default=None, init=False, repr=False)
 
     @property
     def attempt(self) -> int:
@@ -146,6 +149,47 @@ class JobContext(TaskContext):  # type: ignore[misc]  # the stubs do not know th
         """
         encoded = self._encoded(PROGRESS, _progress(done, total, message))
         return await asyncio.to_thread(save, self.held, PROGRESS, encoded)
+
+    @property
+    def children(self) -> Children:
+        """What became of the jobs for which this one waited, in the order in which they were named; empty for a job
+        that waited for none. Asks the store once, and raises StoreError where it cannot be asked.
+        """
+        if self._children is None:
+            object.__setattr__(self, "_children", read_children(self.held.line.pool, self.held.job.id))
+        assert self._children is not None
+        return self._children
+
+    def add_children(self, children: Sequence[flows.Tree | BoundTask]) -> NoReturn:
+        """Adds children to this job, which waits for them from then on, and runs again when all of them have ended.
+
+        This run is over with that: the body ends here, by WaitsForChildren, without an error and without a result. The
+        next one finds them in `context.children`; with none at all it comes at once. Jobs as `enqueue_flow` takes them.
+        Sent at once, also inside a transaction, as the run ends here. Raises LeaseLost when the job is not this run's
+        any more, StoreError, and what `enqueue` raises for a job that cannot be one.
+        """
+        self._spawn(children)
+        raise WaitsForChildren
+
+    async def aadd_children(self, children: Sequence[flows.Tree | BoundTask]) -> NoReturn:
+        """See `add_children`; as for `aset_progress`."""
+        await asyncio.to_thread(self._spawn, children)
+        raise WaitsForChildren
+
+    def _spawn(self, children: Sequence[flows.Tree | BoundTask]) -> None:
+        held, job = self.held, self.held.job
+        if not _is_recorded(held):
+            raise StoreUnavailable("The store has not confirmed this run yet, so that it can add no children.")
+        pool = held.line.pool
+        planned = flows.plan_children(pool, job.id, children)
+        word = shards.store(pool).add_children(
+            job.id, planned.nodes, planned.away, attempts=job.attempts, cost=held.cost
+        )
+        if word in ("stale", "gone"):
+            raise LeaseLost(f"The run of job {held.public_id} has lost its lease; no children were added.")
+        held.lost = True  # nothing that this run comes to later is its job's
+        if word == "done":
+            planned.settle(pool)
 
     @property
     def _metadata(self) -> dict[str, Any]:

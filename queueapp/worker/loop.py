@@ -220,6 +220,8 @@ class Worker:
                     placement.learn(job.task, run_ms)
             elif outcome is not None:
                 line.returned.append(outcome)
+            else:
+                line.empty = False  # it may have added children since the store was asked
 
     def _tend(self) -> None:
         """What is stuck behind a slow job moves to a free slot, or goes back so that others can run it."""

@@ -13,6 +13,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 import queueapp
+from flows import declaring, flow, models, step
+from flows.versions import load_flows
 from queueapp.inspection.jobs import find_job
 from queueapp.management.commands.ductor import Command
 from queueapp.models import Pool, Schedule
@@ -35,12 +37,18 @@ ON_PAGES = {
     for page in PAGES
 }
 ID, GROUP = "3gk2xw.0.0123456789abcdefghijkl", "5f0c2a91d3be"
+RUN = "rP7x0123456789abcdefgh"
+"""Of a run, as the pages show it."""
 JUDGED = ("doctor",)
 """What ends with another code than 0 where all is not well."""
 
 
 @queueapp.task
 def send(address: str = "", amount: int = 0, token: str = "") -> None: ...
+
+
+def import_upload(upload_id: int) -> object:
+    return step(send, kwargs={"amount": upload_id})
 
 
 @pytest.fixture
@@ -56,6 +64,9 @@ def shop(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     task.using(run_after=datetime(2099, 1, 1, tzinfo=UTC)).enqueue("b@shop.example")
     job_id = task.enqueue("a@shop.example", amount=3, token="hidden").id
     bury(1)
+    load_flows()  # the demonstration's has the same name
+    monkeypatch.setattr(declaring, "registry", {})
+    flow(import_upload).using(tenant="acme", key="of the examples").start(7).cancel("to be resumed by one")
     monkeypatch.setattr("builtins.input", lambda question: "emails" if "Type its name" in question else "y")
     return job_id
 
@@ -70,7 +81,8 @@ def bury(seq: int) -> None:
 
 def run(line: str, job_id: str) -> str:
     """What an example prints; comments and what the shell does are left out."""
-    words = shlex.split(re.split(r" {3,}| #|>", line)[0].replace(ID, job_id))
+    [run_id] = models.Run.objects.filter(key="of the examples").values_list("id", flat=True)
+    words = shlex.split(re.split(r" {3,}| #|>", line)[0].replace(ID, job_id).replace(RUN, run_id))
     out = io.StringIO()
     try:
         call_command("ductor", *words, stdout=out)

@@ -39,7 +39,8 @@ def test_every_table_has_its_bound() -> None:
     named = set(re.findall(r"\b([A-Z]\w+)\b", " ".join(re.findall(r"^\| ([^|]+) \|", DATABASE, re.MULTILINE))))
     ours = {
         model.__name__
-        for model in apps.get_app_config("queueapp").get_models()
+        for app in ("queueapp", "ductor_flows")
+        for model in apps.get_app_config(app).get_models()
         if model._meta.managed and not model._meta.proxy
     }
     assert ours <= named, "Operations and its like have no table"
@@ -53,6 +54,7 @@ def test_every_table_has_its_bound() -> None:
         ("30 d, and 10,000 a tenant", "dead_ttl_ms", 30 * 86_400_000),
         ("30 d, and 10,000 a tenant", "dead_max", 10_000),
         ("365 d |", "records_ttl_ms", 365 * 86_400_000),
+        ("30 d after the run has ended", "runs_ttl_ms", 30 * 86_400_000),
         ("`idem` | 24 h", "idempotency_ttl_ms", 24 * 3_600_000),
     ],
 )

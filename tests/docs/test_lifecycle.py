@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/lifecycle.md").read_text()
 PICTURE = "\n\n".join(PAGE.split("```")[1::2])
 """The life of a job, and what scheduled dispatch and the front door add to it."""
-LETTER = "[a-zA-Z1-9α-ω]"
+LETTER = "[a-zA-Z1-9α-ω①-⑳]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +15,7 @@ from django.conf import global_settings
 from django.core.management import CommandError, get_commands, load_command_class
 from django.core.management.base import BaseCommand
 
+from flows.handle import Starter
 from queueapp.producer import options
 from queueapp.setting_readers import POOL_VALUES, READERS
 from queueapp.store.address import SENTINEL_KEYS
@@ -138,7 +141,8 @@ def test_settings_exist(page: Path) -> None:
 @each_page
 def test_options_of_tasks_exist(page: Path) -> None:
     text = re.sub(r"\{[^{}]*\}", "", TEXTS[page])
-    for place, known in (("using", options.USING), ("task", options.TASK)):
+    runs = set(inspect.signature(Starter).parameters)  # `.using()` of a flow
+    for place, known in (("using", {*options.USING, *runs}), ("task", options.TASK)):
         for given in re.findall(rf"(?:\.|@|@queueapp\.){place}\(((?:[^()]|\([^()]*\))*)\)", text):
             names = re.findall(r"(?:^|, )(\w+)=", re.sub(r"\([^()]*\)", "", given))
             assert set(names) <= set(known), given
@@ -147,6 +151,7 @@ def test_options_of_tasks_exist(page: Path) -> None:
 @each_page
 def test_what_examples_import_from_us_exists(page: Path) -> None:
     for block in CODE.findall(TEXTS[page]):
-        for module, names in re.findall(r"^\s*from (queueapp[\w.]*) import ([\w, ]+)", block, re.MULTILINE):
+        for module, names in re.findall(r"^\s*from ((?:queueapp|flows)\b[\w.]*) import ([\w, ]+)", block, re.MULTILINE):
             for name in names.replace(" ", "").split(","):
-                assert hasattr(import_module(module), name), f"{module}.{name}"
+                is_there = hasattr(import_module(module), name) or find_spec(f"{module}.{name}")
+                assert is_there, f"{module}.{name}"

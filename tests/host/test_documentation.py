@@ -41,7 +41,7 @@ def test_the_examples_pass(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
-    for block in examples:
+    for block in (block for block in examples if Path(block.path).name.startswith("test")):
         assert f"PASSED {block.path}" in done.stdout, block.path
 
 

@@ -54,6 +54,10 @@ def test_a_small_demonstration_loses_nothing_and_leaves_nothing(temporary: Path,
     assert figures["enqueued"] == figures["completed"] > 1000, output
     assert figures["lost"] == figures["recorded_twice"] == 0, output
     assert "killed worker" in output
+    assert figures["flow_runs"] == figures["flow_runs_completed"] == figures["flow_reports"] == 3, output
+    assert figures["flow_retried_chunk_attempts"] == 2, output
+    assert figures["flow_rows_imported"] == 3 * 8 * 20, output
+    assert "3 runs started, 3 completed" in output
     # A run this small on a busy machine may miss the ratios; then it says so and how it ends.
     assert (process.returncode == 0) == ("MISSED" not in output)
     assert figures["small_p95_ratio"] > 1, output
@@ -129,6 +133,11 @@ def test_bench_walk_has_its_figures(temporary: Path, tmp_path: Path) -> None:
             "failover",
             ("--trials", "1", "--arms", "crash,pause", "--ttls", "1"),
             ("crash_ms_p50", "pause_ms_p50", "pause_jobs", "pause_recovered"),
+        ),
+        (
+            "flows",
+            ("--rounds", "2", "--steps", "4", "--runs", "5", "--flood", "20", "--slots", "2", "--items", "40"),
+            ("matched_net_ms_p50", "queued_net_ms_p50", "wait_ratio", "gap_ratio", "flood_jobs_per_s", "items_per_s"),
         ),
     ],
 )

@@ -91,7 +91,7 @@ def test_the_store_has_a_method_of_the_same_name(name: str) -> None:
 def test_shebang_says_what_the_server_may_do_at_maxmemory(name: str) -> None:
     flags = scripts.source(f"{name}.lua").splitlines()[0].removeprefix("#!lua").strip().removeprefix("flags=")
     adds = {"admit", "arrive", "backlog_promote", "enqueue", "flush_policy", "promote_due", "retry_from_dlq", "rewrite"}
-    adds |= {"match", "save"}
+    adds |= {"match", "save", "enqueue_flow", "add_children"}
     reads = {"browse", "came", "departed", "explain", "mirror", "oldest", "peek", "verify"}
     assert flags == ("no-writes" if name in reads else "" if name in adds else "allow-oom")
 

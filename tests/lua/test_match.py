@@ -10,7 +10,7 @@ import pytest
 from queueapp.policies.registry import DIRECT
 from queueapp.states import Outcome, State
 from queueapp.store.configuration import PoolConf, Rate, ScopeLimits
-from queueapp.store.records import Enqueued, Matched, NewJob, Returned
+from queueapp.store.records import Enqueued, Matched, NewJob, Returned, Tier
 from tests.lua.harness import LEASE_MS, Shard, completed
 
 WORKER = "w1"
@@ -48,7 +48,10 @@ def without_calls(snapshot: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("policy", sorted(DIRECT))
 @pytest.mark.parametrize("ceiling", [None, 5])
-def test_it_leaves_the_shard_as_an_enqueue_and_a_lease_would(shard: Shard, policy: str, ceiling: int | None) -> None:
+@pytest.mark.parametrize("tier", ["start", "continue"])
+def test_it_leaves_the_shard_as_an_enqueue_and_a_lease_would(
+    shard: Shard, policy: str, ceiling: int | None, tier: Tier
+) -> None:
     found = []
     for matched in (True, False):
         for key in shard.client.keys(f"{shard.keys.prefix}*"):
@@ -58,7 +61,7 @@ def test_it_leaves_the_shard_as_an_enqueue_and_a_lease_would(shard: Shard, polic
         shard.store.configure(1, pool=PoolConf(policy=policy, max_in_flight=ceiling), scopes=limits[: ceiling or 1])
         for number, (tenant, lane, cost) in enumerate(TRAFFIC):
             job = shard.job(tenant, lane=lane, cost=cost, priority=number, deadline_ms=shard.now_ms + 60_000)
-            job = replace(job, id=f"{number:022d}")
+            job = replace(job, id=f"{number:022d}", tier=tier)
             if matched:
                 leased = match(shard, job).job
             else:

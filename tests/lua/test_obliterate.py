@@ -18,7 +18,7 @@ from tests.lua.damage import full_scene
 from tests.lua.harness import Shard, completed, failed
 
 KEPT = {"conf", "limits", "tasks", "names", "marks", "workers", "watched", "worker:w1", "leader", "fence"}
-OF_JOBS = {"tiers", "keyed", "leftover", "once", "parks", "old", "moved", "cuts", "blocks"}
+OF_JOBS = {"tiers", "keyed", "leftover", "once", "parks", "old", "moved", "cuts", "blocks", "sweeps"}
 """Fields of `conf` that say something about the jobs that there are."""
 OF_OTHERS = {
     "schema", "policy", "paused", "max", "fill", "unit", "cost", "weight", "by", "step", "floors", "gen", "mode",

@@ -13,7 +13,9 @@ import pytest
 from queueapp.errors import SchemaMismatch
 from queueapp.store import scripts
 from queueapp.store.configuration import PoolConf, Rate, ScopeLimits
+from queueapp.store.family_records import Away, ChildEnd
 from queueapp.store.records import Returned
+from tests.lua.families import child_id, kin, node
 from tests.lua.harness import LEASE_MS, Shard, completed, failed
 
 Act = Callable[[], Any]
@@ -52,8 +54,19 @@ def scene(shard: Shard, name: str) -> Act:
         shard.now_ms += 45_001
     if name == "stubs":
         store.arrived([(leaving, 1, False)])
+    tree = kin(shard, ["fail_parent", "continue"])
+    more = [node(shard, one.id)]
+    if name == "child_done":
+        away = Away(
+            id=f"other0.0.{child_id()}", parent=tree.parent, on_failure="continue", position=9, tenant="a", tree=b"{}"
+        )
+        store.enqueue_flow(tree.nodes, [away])
+        end = ChildEnd(parent=tree.parent, child=away.id, on_failure="continue", position=9, outcome="dead")
     acts: dict[str, Act] = {
         "enqueue": lambda: store.enqueue([job]),
+        "enqueue_flow": lambda: store.enqueue_flow(tree.nodes),
+        "add_children": lambda: store.add_children(one.id, more, attempts=1),
+        "child_done": lambda: store.child_done([end, end]),
         "match": lambda: store.match(plain, "w1", LEASE_MS),
         "check_and_lease": lambda: [
             sorted(leased.id for leased in store.check_and_lease("w1", 7, want=3, begin=1, lease_ms=LEASE_MS).jobs)

@@ -12,7 +12,10 @@ import pytest
 
 from tests.packaging.steps import ROOT
 
-SOURCES = ("pyproject.toml", "README.md", "queueapp", "tests", "tools", "ductor_project", "docs", "templates", "static")
+SOURCES = (
+    *("pyproject.toml", "README.md", "queueapp", "flows", "tests"),
+    *("tools", "ductor_project", "docs", "templates", "static"),
+)
 
 
 @pytest.fixture(autouse=True)

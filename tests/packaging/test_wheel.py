@@ -1,4 +1,4 @@
-"""What the wheel holds: the whole package with its scripts, pages and migrations, and nothing else."""
+"""What the wheel holds: both packages with their scripts, pages and migrations, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ def names(wheel: Path) -> set[str]:
         return set(archive.namelist())
 
 
-def test_it_holds_every_file_of_the_package_and_no_other(names: set[str]) -> None:
+def test_it_holds_every_file_of_the_packages_and_no_other(names: set[str]) -> None:
     package = {
         str(path.relative_to(ROOT))
-        for path in (ROOT / "queueapp").rglob("*")
+        for top in ("queueapp", "flows")
+        for path in (ROOT / top).rglob("*")
         if path.is_file() and not any(part.startswith((".", "__pycache__")) for part in path.parts)
     }
     ours = {name for name in names if not re.match(r"django_ductor-[^/]+\.dist-info/", name)}
@@ -41,6 +42,10 @@ def test_it_holds_every_file_of_the_package_and_no_other(names: set[str]) -> Non
         r"queueapp/migrations/0001_initial\.py",
         r"queueapp/testing/pytest_plugin\.py",
         r"queueapp/py\.typed",
+        r"flows/templates/.+\.html",
+        r"flows/static/.+\.css",
+        r"flows/migrations/0001_initial\.py",
+        r"flows/py\.typed",
     ],
 )
 def test_it_holds_what_is_no_python(names: set[str], pattern: str) -> None:

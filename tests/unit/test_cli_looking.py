@@ -23,7 +23,8 @@ from queueapp.inspection.waits import _sweeps
 from queueapp.models import DeadLetterInspection, Installation, OutboxEntry
 from queueapp.store import shards
 from queueapp.store.configuration import PoolConf, Rate, ScopeLimits
-from queueapp.store.ids import new_id
+from queueapp.store.family_records import Node
+from queueapp.store.ids import new_child_id, new_id
 from queueapp.store.records import NewJob
 from tests.unit.inspection.conftest import Scene
 
@@ -210,6 +211,13 @@ def parked(scene: Scene) -> None:
     scene.store.enqueue([NewJob(id=new_id(), fingerprint="f" * 16, parks=True, **given) for _ in range(2)])
 
 
+def waits_for_a_child(scene: Scene) -> None:
+    scene.add()
+    [job] = scene.lease()
+    child = NewJob(id=new_child_id(), task="shop.tasks.pay", tenant="acme", payload=b"{}", fingerprint="f" * 16)
+    scene.store.add_children(job.id, [Node(job=child, parent=job.id)], attempts=job.attempts)
+
+
 @pytest.mark.parametrize("state", STATES)
 def test_jobs_of_every_state_have_columns(scene: Scene, state: str) -> None:
     make: dict[str, Callable[[], object]] = {
@@ -219,6 +227,7 @@ def test_jobs_of_every_state_have_columns(scene: Scene, state: str) -> None:
         "scheduled": lambda: scene.add(delay_ms=60_000),
         "backlog": lambda: parked(scene),
         "active": lambda: (scene.add(), scene.lease()),
+        "waiting": lambda: waits_for_a_child(scene),
         "moving": lambda: scene.store.depart(scene.inner(scene.add()), "abcdef.0"),
         "dead": scene.kill,
         "ended": scene.end,

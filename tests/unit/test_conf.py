@@ -110,6 +110,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("DEAD_TTL", "30d", "duration"),
     ("DEAD_MAX", None, "whole number"),
     ("RECORDS_TTL", 0, "duration"),
+    ("RUNS_TTL", -1, "duration"),
     ("TIMEOUT", 0, "or None"),
     ("API_TENANTS", 5, "callable"),
     ("MASK", "password", "list"),

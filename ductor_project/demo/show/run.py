@@ -18,7 +18,7 @@ from pathlib import Path
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
 
-from ductor_project.demo.show import figures, printing
+from ductor_project.demo.show import figures, flowing, printing
 from ductor_project.demo.show.figures import Figures, Import
 from ductor_project.demo.show.judging import judge
 from ductor_project.demo.show.load import SMALL, File, csv_text, plan
@@ -87,10 +87,13 @@ class Demonstration:
             say(f"  warmed up: {per_s:.0f} imports a second; so {chunks} imports in {len(files)} files for each run")
             runs = self._runs(running, files, texts)
             judge(report, runs)
+            mails = self._directory / "mails"
+            summaries = len(list(mails.glob("*")))
+            self._flow(running)
+            flowed = flowing.read(mails)
+            flowing.judge(report, flowed)
             say()
-            for line in printing.comparison(runs):
-                say(line)
-            for line in printing.verdict(report, len(list((self._directory / "mails").glob("*")))):
+            for line in (*printing.comparison(runs), *printing.verdict(report, summaries), *flowing.sentences(flowed)):
                 say(line)
             say(f"  {_since(self._begun):.1f} s in all")
             if self._command.json is not None:
@@ -121,9 +124,7 @@ class Demonstration:
         found: dict[str, list[list[Import]]] = {policy: [] for policy in POOLS}
         for policy in self._order(found):
             pool, kill = POOLS[policy], not found[policy]
-            configured = shards.reads(pool).configured().policy
-            if configured != policy:
-                raise DemoFailed(f"The pool {pool} has the policy {configured} and not {policy}: no scheduler set it.")
+            self._await_policy(running, pool, policy)
             before = {job.chunk for run in found[policy] for job in run}
             begun = time.monotonic()
             self._one_run(policy, running, files, texts, done=len(found[policy]), kill=kill)
@@ -131,6 +132,15 @@ class Demonstration:
             self._progress.say(f"  {policy}: {len(imports)} imports done in {_since(begun):.1f} s")
             found[policy].append(imports)
         return {policy: figures.figures(found[policy], figures.read(pool)[1]) for policy, pool in POOLS.items()}
+
+    def _await_policy(self, running: RunningStack, pool: str, policy: str) -> None:
+        """Returns when a scheduler has set the policy of a pool: on a slow machine it is the last to come up."""
+        end = time.monotonic() + PATIENCE_S
+        while (configured := shards.reads(pool).configured().policy) != policy:
+            running.require_running()
+            if time.monotonic() > end:
+                raise DemoFailed(f"The pool {pool} has the policy {configured} and not {policy}: no scheduler set it.")
+            time.sleep(0.1)
 
     def _order(self, found: Mapping[str, Sequence[Sequence[Import]]]) -> Iterator[str]:
         """The policy of each run. Which one comes first changes from pair to pair."""
@@ -165,6 +175,22 @@ class Demonstration:
             self._await_completed(running, pool, total * (done + 1), policy, uploads)
         finally:
             uploads.stop()
+
+    def _flow(self, running: RunningStack) -> None:
+        """Files go through the flow, once nothing else is under way."""
+        site, begun = Site(HOST, running.port), time.monotonic()
+        flowing.upload(site, WARM_UP_POOL)
+        site.close()
+        while (ended := flowing.ended()) < len(flowing.TENANTS):
+            running.require_running()
+            if _since(begun) > PATIENCE_S:
+                raise DemoFailed(
+                    f"{ended} of {len(flowing.TENANTS)} runs of the flow ended within {PATIENCE_S:g} s. The stack "
+                    f"said:\n{running.last_words()}"
+                )
+            self._progress.show(f"  flow: {ended} of {len(flowing.TENANTS)} runs have ended")
+            time.sleep(0.05)
+        self._progress.say(f"  flow: {ended} runs done in {_since(begun):.1f} s")
 
     def _await_completed(
         self,

@@ -20,12 +20,15 @@ class Site:
         self._connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
         self._token = ""
 
-    def upload(self, tenant: str, name: str, text: str, pool: str) -> None:
+    def upload(self, tenant: str, name: str, text: str, pool: str, *, as_flow: bool = False) -> None:
         """POST a file as the form does. Raises SiteError unless the site accepted it."""
         path = f"/tenants/{tenant}/uploads/"
         if not self._token:
             self._fetch_token(path)
-        kind, body = multipart({"csrfmiddlewaretoken": self._token, "pool": pool}, name, text)
+        fields = {"csrfmiddlewaretoken": self._token, "pool": pool}
+        if as_flow:
+            fields["as_flow"] = "on"
+        kind, body = multipart(fields, name, text)
         status, _ = self._ask("POST", path, body, {"Content-Type": kind, "Cookie": f"csrftoken={self._token}"})
         if status != 302:
             raise SiteError(f"The site answered {status} to the upload of {name} by {tenant}.")

@@ -5,13 +5,14 @@ The experiments themselves are imported when they run: they bring tasks and mode
 
 from __future__ import annotations
 
-from queueapp.bench.catalogue import live, pools, results, simulated, speed
+from queueapp.bench.catalogue import durable, live, pools, results, simulated, speed
 from queueapp.bench.catalogue.option import Experiment, Option
 
 __all__ = ["EXPERIMENTS", "Experiment", "Option"]
 
 EXPERIMENTS: dict[str, Experiment] = {
     **speed.EXPERIMENTS,
+    **durable.EXPERIMENTS,
     **simulated.EXPERIMENTS,
     **live.EXPERIMENTS,
     **pools.EXPERIMENTS,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from queueapp.bench import SETTINGS
 from queueapp.bench.harness import Progress, Report
 
 
@@ -84,5 +85,7 @@ class Experiment:
     options: Sequence[Option]
     run: Run
     ground: bool = True
+    settings: str = SETTINGS
+    """Those of the ground."""
     examples: Sequence[str] = ()
     """What follows `manage.py bench NAME`, for its `--help`."""

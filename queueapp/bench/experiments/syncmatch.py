@@ -7,25 +7,17 @@ are the same one. Promised: half of those that begin at once do so within 100 µ
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from prometheus_client import REGISTRY
 
 from queueapp.bench.harness import Progress, Report
 from queueapp.bench.statistics import percentiles
 from queueapp.bench.tasks import note, noted
-from queueapp.bench.waiting import until
+from queueapp.bench.worker_thread import worker_thread
 from queueapp.cli import logs
 from queueapp.metrics import SYNC_MATCH_OUTCOMES
 from queueapp.producer.task import DuctorTask
-from queueapp.store import connection, shards
-from queueapp.store.ids import new_id
-from queueapp.worker.line import Line
-from queueapp.worker.loop import Worker, WorkerOptions
-from queueapp.worker.parker import Parker
 
 POOL = noted.queue_name
 HALF_WITHIN_US = 100.0
@@ -43,7 +35,7 @@ def run(report: Report, progress: Progress, *, jobs: int, slots: int) -> None:
     begun: dict[str, list[float]] = {kind: [] for kind in kinds}
     returned: dict[str, list[float]] = {kind: [] for kind in kinds}
     before = _counts()
-    with _worker(slots):
+    with worker_thread(POOL, slots=slots):
         for number in range(jobs + WARM):
             if number == WARM:
                 before = _counts()
@@ -87,24 +79,3 @@ def _counts() -> dict[str, float]:
 
 def _count(outcome: str) -> float:
     return REGISTRY.get_sample_value("ductor_syncmatch_total", {"pool": POOL, "outcome": outcome}) or 0.0
-
-
-@contextmanager
-def _worker(slots: int) -> Iterator[None]:
-    """A worker of this process, which has asked for work and knows that there is none."""
-    worker_id = f"bench-{new_id()}"
-    line = Line(POOL, shards.store(POOL), worker_id, lease_ms=30_000)
-    keys = [line.wake_key, line.stop_key]
-    worker = Worker(
-        [line],
-        WorkerOptions(slots=slots),
-        lambda post: Parker(connection.blocking, keys, post, own=[line.stop_key]),
-    )
-    thread = threading.Thread(target=worker.run, name="bench-worker")
-    thread.start()
-    try:
-        until(lambda: line.quiet, lambda: "The worker did not come to rest.")
-        yield
-    finally:
-        worker.stop()
-        thread.join()

@@ -29,6 +29,7 @@ class Command(DuctorCommand):
   {command} throughput --peers bullmq,huey --aof on --rounds 3 --seconds 1
   {command} walk                                  loads 1.5 million jobs: takes some minutes
   {command} walk --policy wfq --tenants 10000 --jobs 100000
+  {command} flows --json figures.json             durable runs: takes some minutes
   {command} simulate --policy wfq --load 1.25 --json figures.json
   {command} simulate --jobs 20000 --seeds 10      longer bursts, more of them
   {command} simulate --policy all --workload heavy_tailed --profile full

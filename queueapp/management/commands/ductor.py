@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from django.core.management.base import CommandParser
 
+from queueapp import extensions
 from queueapp.cli import (
     cancel,
     dlq,
@@ -87,12 +89,14 @@ class Command(DuctorCommand):
         verbs = parser.add_subparsers(
             dest="verb",
             required=True,
-            metavar=" | ".join([*LOOKING, "sync", "upgrade", "adopt"]),
+            metavar=" | ".join([*LOOKING, "sync", "upgrade", "adopt", *extensions.verbs]),
         )
 
         for verb in dict.fromkeys(LOOKING.values()):
             verb.add_parser(verbs)
         _deploying(verbs)
+        for path in dict.fromkeys(extensions.verbs.values()):
+            import_module(path).add_parser(verbs)
 
     def perform(self, **options: Any) -> None:
         console = Console(self.stdout.write, lambda line: self.stderr.write(line, str))
@@ -105,6 +109,8 @@ class Command(DuctorCommand):
                 text = upgrade(dry_run=options["dry_run"], say=self.stdout.write)
             case "adopt":
                 text = adopt(confirm=lambda question: options["yes"] or console.confirm(question))
+            case verb:
+                text = import_module(extensions.verbs[verb]).run(options, console)
         if text:
             self.stdout.write(text)
 

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- cancel: pending, scheduled, backlog, ingress, ready → ended (cancelled); an active job is told to stop
+-- cancel: pending, scheduled, backlog, ingress, ready, waiting → ended (cancelled); an active job is told to stop
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms
@@ -8,7 +8,7 @@
 -- Events: stats cancelled; done:<waiter>; stop:<worker> c
 -- Answers one word per id: cancelled, stopping (it runs and has been told, now or before), moving (it is on its way to
 -- another pool, and is not let go here before that one knows of it, arrived.lua), moved (that one has it), already (it
--- has ended or is dead), gone.
+-- has ended or is dead), gone. With a parent that waits for its children, these are cancelled, too (cancelling.lua).
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
@@ -20,29 +20,12 @@
 --- @include "wake"
 --- @include "move"
 --- @include "due"
---- @include "stopping"
+--- @include "cancelling"
 tick()
 next_argument = 4
 local words, running = {}, {}
-for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do
-  local id, word = j[1], 'gone'
-  local row, state, run = waiting_row(id)
-  if WAITING[state] then
-    leave_waiting(id, row, state, run)
-    to_ended(id, 'cancelled', not run and identity(row) or nil, row.keys)
-    word = 'cancelled'
-  else
-    run = run or read_run(id)
-    if run then word = run.s == 'a' and 'stopping' or 'already' end
-    if word == 'stopping' then push(running, run) end
-    if run and run.s == 'e' and redis.call('HGET', P .. 'run:' .. id, 'o') == 'moved' then word = 'moved' end
-    if run and run.s == 'm' then
-      redis.call('HSETNX', P .. 'run:' .. id, 'cx', now)
-      word = 'moving'
-    end
-  end
-  words[i] = word
-end
+for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do words[i] = family.cancel(j[1], running) end
 stop_running(running)
+family.sweep(250)
 close()
 return {1, words}

@@ -34,6 +34,7 @@
 --- @include "due"
 --- @include "extend"
 --- @include "timers"
+--- @include "cancelling"
 local known = caller(ARGV[3], ARGV[4])
 if not known then
   return {0, 'stale_call'}
@@ -57,6 +58,7 @@ promote(16)
 draw(now + 7919 * tonumber(ARGV[4]), 8)
 expire_due(16)
 recover_due(8)
+family.sweep(16)
 sub.sweep(8)
 absorb(16)
 write_held()

@@ -8,7 +8,8 @@
 -- Events: none
 -- The first of three steps to another pool (`to`, its code and shard): from here on nobody runs the job here, and all
 -- that `arrive` needs there stays until `arrived` says that it has come. Whoever dies in between leaves the job in
--- `moving`, where every scheduler finds it. A job with a singleton or a debounce stays: the key is this pool's. Each
+-- `moving`, where every scheduler finds it. A job with a singleton or a debounce stays: the key is this pool's;
+-- and so does one that has children or is one: this pool knows what waits for them. Each
 -- departure has a number, one more than the last (run hash, `hp`), which tells the steps of one from those of another
 -- that is long over: a job may come back. Answers one word per id: moving (now or before), held (it has such a key),
 -- active, already (it has ended or is dead), gone.
@@ -41,7 +42,7 @@ for i, j in ipairs(next_group(tonumber(ARGV[4]), 1)) do
   local id, word = j[1], 'gone'
   local row, state, run = waiting_row(id)
   if WAITING[state] and not left[id] then
-    if pool.once and redis.call('HEXISTS', P .. 'once', id) == 1 then
+    if family.is_member(id) or run and run.kd or pool.once and redis.call('HEXISTS', P .. 'once', id) == 1 then
       word = 'held'
     else
       local spent = waited_for_limits(row, state, run)
@@ -56,6 +57,7 @@ for i, j in ipairs(next_group(tonumber(ARGV[4]), 1)) do
   else
     run = run or read_run(id)
     if run then word = run.s == 'a' and 'active' or (run.s == 'm' or left[id]) and 'moving' or 'already' end
+    if run and run.s == 'w' then word = 'held' end
   end
   words[i] = word
 end

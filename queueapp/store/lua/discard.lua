@@ -23,9 +23,10 @@ next_argument = 4
 local words = {}
 for i, j in ipairs(next_group(tonumber(ARGV[3]), 1)) do
   local id, word = j[1], 'gone'
-  local row, state = waiting_row(id)
+  local row, state, run = waiting_row(id)
   if state == 'd' then
     to_ended(id, 'discarded', nil, row.keys)
+    if run.kd then family.forget(id) end
     leave_dead(id, row.tenant)
     word = 'discarded'
   elseif row or redis.call('EXISTS', P .. 'run:' .. id) == 1 then

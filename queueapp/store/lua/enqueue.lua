@@ -20,8 +20,8 @@
 --- @include "refresh"
 --- @include "wake"
 --- @include "move"
---- @include "ingress"
 --- @include "due"
+--- @include "newcomers"
 --- @include "front"
 tick()
 next_argument = 4
@@ -38,24 +38,13 @@ for i = 1, tonumber(ARGV[3]) do
     front = front, fingerprint = fingerprint, payload = payload,
   }
   push(keys, P .. 'job:' .. id, P .. 'run:' .. id)
-  asks = asks or front ~= ''
+  asks = asks or #front > 1 -- one letter asks for nothing that is not configured
 end
 if #jobs == 0 then return {1} end
 
--- Limits of the lanes to which these jobs come at once, in one command.
-local function load_limits_of(list)
-  local fields, seen = {}, {}
-  for _, j in ipairs(list) do
-    local t, l = 't:' .. j.tenant, 'l:' .. j.tenant .. '|' .. j.lane
-    if not j.due and not seen[l] then push(fields, l, not seen[t] and t or nil) end
-    if not j.due then seen[t], seen[l] = true, true end
-  end
-  if #fields > 0 then load_limits(fields) end
-end
-
 -- Read: which ids and idempotency keys are known already, and what the front door says of the others.
 local any_known = redis.call('EXISTS', unpack(keys)) > 0
-local by_id, by_key, keyed, fresh, names, numbers = {}, {}, {}, {}, {}, {}
+local by_id, by_key, keyed, fresh = {}, {}, {}, {}
 local front = asks and open_front()
 if front then front.load(jobs) end
 for _, j in ipairs(jobs) do
@@ -91,61 +80,11 @@ for _, j in ipairs(jobs) do
   if not j.outcome then
     by_id[j.id] = j
     push(fresh, j)
-    if not numbers[j.task] then
-      numbers[j.task] = true
-      push(names, j.task)
-    end
   end
 end
 
--- Write: names, rows, then the places of the jobs.
-if #fresh > 0 then
-  stamp_schema()
-  local rows, seq = {}, take_seq(#fresh)
-  if pool.blocks or not pool.scheduled then load_limits_of(fresh) end
-  for i, number in ipairs(redis.call('HMGET', P .. 'tasks', unpack(names))) do
-    if not number then
-      number = redis.call('HLEN', P .. 'tasks') + 1
-      redis.call('HSET', P .. 'tasks', names[i], number)
-      redis.call('HSET', P .. 'names', number, names[i])
-    end
-    numbers[names[i]] = number
-  end
-  for i, j in ipairs(fresh) do
-    local expires_after = tonumber(j.expires_after_ms)
-    j.expires = expires_after > 0 and now + expires_after or nil
-    j.seq = j.due and 0 or seq + i - 1
-    j.keys = j.keys ~= '' and new_keys(j.keys) or nil
-    j.stood = pool.blocks and not j.due and waited.stood(j) or nil
-    local state = j.parked and 'b' or j.due and 's' or pool.scheduled and 'i' or 'p'
-    push(rows, P .. 'job:' .. j.id, build_row(state, j.seq, j, now, numbers[j.task]))
-    j.task, j.priority = numbers[j.task], tonumber(j.priority) -- from here on as in a row that was read
-    j.cost = j.cost ~= '0' and tonumber(j.cost) or nil
-    if not j.cost then push(reach, j.tenant) end
-    j.deadline = j.deadline_ms ~= '0' and tonumber(j.deadline_ms) or nil
-  end
-  redis.call('MSET', unpack(rows))
-  for _, j in ipairs(fresh) do
-    if j.tier == 'continue' and not pool.tiers then
-      redis.call('HSET', P .. 'conf', 'tiers', 1)
-      pool.tiers = true
-    end
-    to_expiring(j, j.id)
-    if j.parked then
-      j.outcome = 'parked'
-      backlog.enter(j.id, j.tenant, j.tier == 'continue' and 'c' or '', j.due)
-      count('parked')
-    elseif j.due then
-      to_scheduled(j.id, j.due)
-    elseif pool.scheduled then
-      to_ingress(j.id, j, j.seq, now)
-    else
-      to_pending(j.id, j.tenant, j.lane, j.tier == 'continue' and 'c' or '', rank(j, j.seq, now), hex(j.seq), j.keys)
-    end
-    count_waiting(j.tenant, 1)
-  end
-  count('enqueued', #fresh)
-end
+-- Write.
+if #fresh > 0 then write_newcomers(fresh) end
 for _, j in ipairs(keyed) do
   redis.call('SET', j.idempotency_key, by_key[j.idempotency_key], 'PX', math.max(1, tonumber(j.idempotency_ttl_ms)))
 end

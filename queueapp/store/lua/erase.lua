@@ -32,7 +32,7 @@ local tenant, mode = ARGV[3], ARGV[4]
 if mode ~= 'look' then tick() end
 next_argument = 6
 local ERASED_MS = 600000 -- more than a pack is good for (transit.lua), whatever a caller does meanwhile
-local KINDS = {'job:', 'run:', 'result:', 'errors:', 'data:', 'checkpoint:'}
+local KINDS = {'job:', 'run:', 'result:', 'errors:', 'data:', 'checkpoint:', 'children:', 'open:'}
 
 -- It has come here, and gone.
 local function bar(id) redis.call('SET', P .. 'erased:' .. id, 1, 'PX', ERASED_MS) end
@@ -49,7 +49,7 @@ local function leave_everywhere(id, row, run)
   end
   taken_from({'expiring'})
   local over, runs, ready = taken_from({'ended', 'stubs'}), taken_from({'active'}), taken_from({'ready'})
-  local holds, waits = runs + taken_from({'moving', 'dead'}), ready + taken_from({'scheduled', 'backlog'})
+  local holds, waits = runs + taken_from({'moving', 'dead', 'waiting'}), ready + taken_from({'scheduled', 'backlog'})
   for _, tier in ipairs({'', 'c'}) do
     local queue = queue_of(t, l, tier)
     backlog.leave(id, t, tier)
@@ -82,7 +82,7 @@ local function leave_everywhere(id, row, run)
 end
 
 -- Out of the index that its state names.
-local ELSEWHERE = {a = true, d = true, m = true, e = true}
+local ELSEWHERE = {a = true, d = true, m = true, e = true, w = true}
 local function leave_place(id, row, state, run)
   if WAITING[state] then
     leave_waiting(id, row, state, run)
@@ -92,6 +92,8 @@ local function leave_place(id, row, state, run)
     leave_dead(id, tenant)
   elseif state == 'm' then
     remove_from('moving', id)
+  elseif state == 'w' then
+    family.leave(id, row)
   else
     remove_from('ended', id)
     remove_from('stubs', id)
@@ -136,6 +138,7 @@ for i, j in ipairs(next_group(tonumber(ARGV[5]), 1)) do
     end
     for _, kind in ipairs(KINDS) do push(moves.unlink, P .. kind .. id) end
     push(moves.ended, id)
+    if pool.sweeps then family.swept('c:' .. id, 'h:' .. id) end
     count('erased')
     done[id], word = true, 'erased'
   end

@@ -7,10 +7,11 @@
 -- Refusals: schema
 -- Events: none
 -- All of one moment, as names and values in turn (queueapp/store/wait_facts.py): header, hash and last error of the
--- job; what is paused or full above it, and up to `most` jobs that hold its place; where it stands in its queue and its
--- tenant in the walk; how many pending jobs start before it: the walk is followed for `walked` jobs, and where it does
--- not come to it under a policy that has an order they are counted, in about `looks` commands; workers that called
--- within `live_ms`; how many jobs started in this minute and the last.
+-- job; of one that waits for children, how many, and up to `most` of them; what is paused or full above it, and up to
+-- `most` jobs that hold its place; where it stands in its queue and its tenant in the walk; how many pending jobs start
+-- before it: the walk is followed for `walked` jobs, and where it does not come to it under a policy that has an order
+-- they are counted, in about `looks` commands; workers that called within `live_ms`; how many jobs started in this
+-- minute and the last.
 --- @include "shard"
 --- @include "clock"
 --- @include "row"
@@ -21,7 +22,8 @@
 --- @include "pick"
 --- @include "standing"
 local id = ARGV[3]
-local FIELDS = {'s', 'n', 't', 'l', 'o', 'g', 'a', 'e', 'c', 'rd', 's1', 'st', 'te', 'w', 'sm', 'uk', 'sp', 'b', 'cx'}
+local FIELDS = {'s', 'n', 't', 'l', 'o', 'g', 'a', 'e', 'c', 'rd', 's1', 'st', 'te', 'w', 'sm', 'uk', 'sp', 'b', 'cx',
+  'by'}
 
 local text = redis.pcall('GETRANGE', P .. 'job:' .. id, 0, 399)
 local v = redis.pcall('HMGET', P .. 'run:' .. id, unpack(FIELDS))
@@ -68,6 +70,17 @@ if s == 'p' or s == 's' or s == 'b' or s == 'i' or s == 'r' then
   if s == 'p' or s == 'i' then tell_tokens(row) end
   tell_leader(id)
   if s == 'p' then tell_place(id, row, (tonumber(run.c or 0) or 0) >= SUSPECT, tonumber(ARGV[6]), tonumber(ARGV[7])) end
+elseif s == 'w' then
+  local open = P .. 'open:' .. id
+  local held = redis.call('SISMEMBER', open, '+')
+  tell('children_open', redis.call('SCARD', open) - held)
+  tell('children_ended', redis.call('HLEN', P .. 'children:' .. id))
+  tell('children_more', held == 1 and 1)
+  local some = {}
+  for _, child in ipairs(redis.call('SRANDMEMBER', open, tonumber(ARGV[5]))) do
+    if child ~= '+' then push(some, child) end
+  end
+  tell('children', some)
 elseif s == 'a' then
   tell('lease_until', redis.call('ZSCORE', P .. 'active', id))
   tell('heartbeat', run.w and redis.call('ZSCORE', P .. 'workers', run.w))

@@ -40,6 +40,7 @@
 --- @include "due"
 --- @include "finish"
 --- @include "fsck_looks"
+--- @include "fsck_family"
 --- @include "fsck_jobs"
 --- @include "fsck_line"
 --- @include "fsck_keyed"

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- move_to_dlq: pending, scheduled, backlog, ingress, ready → dead, by an operator's hand
+-- move_to_dlq: pending, scheduled, backlog, ingress, ready, waiting → dead, by an operator's hand
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms reason
@@ -24,8 +24,8 @@ local words = {}
 for i, j in ipairs(next_group(tonumber(ARGV[4]), 1)) do
   local id, word = j[1], 'gone'
   local row, state, run = waiting_row(id)
-  if WAITING[state] then
-    leave_waiting(id, row, state, run)
+  if WAITING[state] or state == 'w' then
+    if state == 'w' then family.leave(id, row) else leave_waiting(id, row, state, run) end
     if not run then redis.call('HSET', P .. 'run:' .. id, unpack(identity(row))) end
     hash_holds_state(id)
     to_dead(id, row.tenant, row.task, ARGV[3])

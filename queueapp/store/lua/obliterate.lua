@@ -62,6 +62,6 @@ for _ in pairs(jobs) do count_ = count_ + 1 end
 if page[1] ~= '0' then return answer('more', mark .. ' ' .. process .. ' ' .. page[1], count_, number) end
 
 redis.call('HDEL', P .. 'conf', 'tiers', 'keyed', 'leftover', 'once', 'parks', 'old', 'moved', 'cuts', 'blocks',
-  'obliterating')
+  'sweeps', 'obliterating')
 redis.call('HSET', P .. 'conf', 'schema', string.match(ARGV[1], '%S+'), 'obliterated', token .. ' ' .. mark)
 return answer('done', '', count_, number)

@@ -1,5 +1,5 @@
 #!lua
--- retry_from_dlq: dead → pending, ingress or scheduled, with a new place in line and fresh budgets
+-- retry_from_dlq: dead → pending, ingress, scheduled, or waiting for children, with a new place in line, fresh budgets
 --
 -- KEYS: prefix
 -- ARGV: schema clock_ms first_ms gap_ms
@@ -8,7 +8,8 @@
 -- Events: stats redriven; wake w, t; wake:leader i
 -- An operator wants it to run: its expiry is dropped, and its deadline, which it did not keep; its tier is start.
 -- attempts goes on growing: it is the fence. The first is due in first_ms, each further one gap_ms after the one
--- before; what is due later than now waits for its time, and takes its place in line then.
+-- before; what is due later than now waits for its time, and takes its place in line then. A parent some of whose
+-- children have not ended waits for them first; a child is waited for again by a parent that waits, or died.
 -- Answers one word per id: retried, skipped (another job has its singleton now), already (not dead any more), gone.
 --- @include "shard"
 --- @include "clock"
@@ -41,7 +42,8 @@ for i, j in ipairs(next_group(tonumber(ARGV[5]), 1)) do
     read_history(run)
     local died = redis.call('HGET', P .. 'run:' .. id, 'te')
     redis.call('HSET', P .. 'run:' .. id, 's', 'p', 'rd', now, 'e', 0, 'c', 0, 'f', run.f + 1, 'le', run.le or died)
-    redis.call('HDEL', P .. 'run:' .. id, 'o', 'te', 'uk', 'sp')
+    redis.call('HDEL', P .. 'run:' .. id, 'o', 'te', 'uk', 'sp', 'by')
+    family.reopen(id)
     if row.expires or row.deadline or row.tier ~= '' then
       redis.call('SET', P .. 'job:' .. id, fresh_row(redis.call('GET', P .. 'job:' .. id)))
     end
@@ -55,14 +57,19 @@ end
 local seq = #retried > 0 and take_seq(#retried)
 for i, job in ipairs(retried) do
   local due = now + math.floor(first_ms + (i - 1) * gap_ms)
-  if due > now then
+  local waits = job.run.kd and redis.call('EXISTS', P .. 'open:' .. job.id) == 1
+  if waits then
+    redis.call('HSET', P .. 'run:' .. job.id, 's', 'w')
+    hash_holds_state(job.id)
+    append(moves.add, 'waiting', now, job.id)
+  elseif due > now then
     redis.call('HSET', P .. 'run:' .. job.id, 's', 's', 'rd', due)
     hash_holds_state(job.id)
     to_scheduled(job.id, due)
   else
     place_anew(job.id, job.row, job.run, seq + i - 1, now)
   end
-  count_waiting(job.row.tenant, 1)
+  if not waits then count_waiting(job.row.tenant, 1) end
   leave_dead(job.id, job.row.tenant)
   count('redriven')
 end

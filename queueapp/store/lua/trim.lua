@@ -23,7 +23,7 @@ local dead_ttl, dead_max, window = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumbe
 local SEEN_TENANTS, QUARANTINED = tonumber(ARGV[9]), 10000
 local limit, gone, more = tonumber(ARGV[10]), 0, 0
 
-local KINDS = {'job:', 'run:', 'result:', 'errors:', 'data:', 'checkpoint:'}
+local KINDS = {'job:', 'run:', 'result:', 'errors:', 'data:', 'checkpoint:', 'children:', 'open:'}
 local function remove_rows(ids)
   local keys = {}
   for _, id in ipairs(ids) do
@@ -68,6 +68,7 @@ local function drop_dead(ids)
   end
   write_groups(groups)
   variadic('ZREM', P .. 'dead', ids)
+  variadic('HDEL', P .. 'parents', ids)
   remove_rows(ids)
 end
 drop_dead(over(P .. 'dead', dead_ttl, math.huge, window))

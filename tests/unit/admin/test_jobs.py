@@ -12,6 +12,7 @@ from django.test import Client
 from django.urls import reverse
 
 from queueapp.models import DeadLetterInspection, Pool, Tenant, TenantLimits
+from queueapp.names import SYSTEM_TENANT
 from queueapp.store import shards
 from queueapp.store.configuration import PoolConf
 from queueapp.store.records import Completed
@@ -237,6 +238,14 @@ def test_set_limits_takes_the_right_to_add(login: Login) -> None:
     enqueue(tenant="globex")
     assert "set limits" not in text(login("view_operations").get(SEEN))
     assert "set limits" in text(login("view_operations", "add_tenant").get(SEEN))
+
+
+def test_nobody_sets_limits_for_the_wake_ups_of_runs(admin_client: Client) -> None:
+    """Its name is none that a tenant's row can have."""
+    enqueue(tenant=SYSTEM_TENANT)
+    shown = text(admin_client.get(SEEN))
+    assert SYSTEM_TENANT in shown
+    assert "set limits" not in shown
 
 
 def test_deleting_a_tenant_removes_its_settings_and_no_job(admin_client: Client) -> None:

@@ -15,6 +15,7 @@ from django.urls import path
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.utils import extend_schema, extend_schema_view
 
+from flows.api import urls as flow_urls
 from queueapp.api import job_shapes, urls
 from queueapp.api.jobs import JobView
 from queueapp.api.requests import BULK_MAX
@@ -43,7 +44,7 @@ def test_every_route_and_every_method_is_described(document: dict[str, Any]) -> 
     described = {(path, verb) for path, verbs in document["paths"].items() for verb in verbs}
     there = {
         ("/api/ductor/" + route.replace("<str:", "{").replace(">", "}"), verb)
-        for route, view in urls.ROUTES.values()
+        for route, view in (*urls.ROUTES.values(), *flow_urls.ROUTES.values())
         for verb in ("get", "post", "put", "patch", "delete")
         if verb in view.http_method_names and hasattr(view, verb)
     }

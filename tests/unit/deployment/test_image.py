@@ -62,6 +62,16 @@ def test_what_is_copied_is_there_and_let_in() -> None:
                 assert source in let_in, source
 
 
+def test_each_of_our_packages_is_built_into_it() -> None:
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    packages = {name for name in tools["setuptools"]["packages"]["find"]["include"] if "." not in name}
+    copied = {
+        source for instruction, rest in compose.instructions() if instruction == "COPY" for source in rest.split()
+    }
+    assert packages == {"queueapp", "flows"}
+    assert packages <= copied
+
+
 def test_nothing_secret_is_let_in() -> None:
     for name in (".env", ".git", ".ductor", ".venv", "docker-compose.yml", "tests"):
         assert not any(fnmatch(name, pattern) for pattern in allowed()), name

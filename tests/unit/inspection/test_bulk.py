@@ -59,6 +59,7 @@ def test_what_waits_for_a_leader_or_a_rate_is_found_too(shard: Shard, scene: Sce
     ids += scene.add(2)
     found = count(live(tenant="acme")).by_state
     assert found == {State.INGRESS: 2, State.PENDING: 3, State.READY: 1, State.SCHEDULED: 0, State.BACKLOG: 0} | {
+        State.WAITING: 0,
         State.MOVING: 0,
         State.ACTIVE: 0,
     }

@@ -44,7 +44,7 @@ class TestKeeping:
             field.name: 7 if field.type in ("int", "float") else "seven" for field in fields(NewJob)
         }
         key = KeyUse(digest="d" * 22, text="customer:7", limit=2, pattern="p" * 22)
-        values |= {"keys": (key, replace(key, digest="e" * 22)), "parks": True}
+        values |= {"keys": (key, replace(key, digest="e" * 22)), "parks": True, "admitted": True, "unheard": True}
         values |= {"debounce": DebounceUse(digest="f" * 22, period_ms=7, most_ms=8)}
         values |= {"singleton": SingletonUse(digest="g" * 22, mode="next")}
         values |= {"id": new_id(), "tier": "continue", "payload": b"\x00\xff", "delay_ms": 0, "expires_after_ms": 0}

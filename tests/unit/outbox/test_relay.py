@@ -16,6 +16,7 @@ from queueapp import enqueue_many
 from queueapp.errors import IdempotencyConflict, StoreError, StoreUnavailable
 from queueapp.models import OutboxEntry
 from queueapp.producer import client, outbox, relaying, sending
+from queueapp.producer.entries import VERSION
 from queueapp.producer.relaying import Relayed, relay
 from queueapp.producer.results import DuctorResult
 from queueapp.scheduler.duties.relay import Relay
@@ -160,7 +161,7 @@ class TestRelay:
         with store_away(), transaction.atomic():
             ids = [str(outcome.id) for outcome in enqueue_many(add.bind(number) for number in range(3))]
         newer = OutboxEntry.objects.get(job_id=ids[0])
-        newer.job["version"] = 2
+        newer.job["version"] = VERSION + 1
         newer.save()
         send_each = sending.send_each
 

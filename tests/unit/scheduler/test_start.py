@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
+from queueapp import extensions
 from queueapp.cli import scheduler, startup
 from queueapp.store import connection
 
@@ -40,3 +41,14 @@ def test_functions_of_other_releases_go_when_a_scheduler_starts(
         scheduler.run_scheduler("s")
     assert name in looked[0]
     assert name not in functions()
+
+
+class Rests:
+    def run(self) -> float:
+        return 60.0
+
+
+def test_it_does_what_packages_have_put_beside_its_own_duties(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extensions, "duties", {"spy": Rests})
+    made = scheduler.make_scheduler("s", "installation")
+    assert "database Rests" in [appointment.name for appointment in made._appointments]

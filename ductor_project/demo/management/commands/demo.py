@@ -21,8 +21,9 @@ SETTINGS = "ductor_project.demo.settings"
 class Command(DuctorCommand):
     help = (
         "Shows the queue at work: five tenants upload CSV files over HTTP, two worker processes import them, once with "
-        "the pool on fifo and once on tiered, and one worker is killed on the way. Runs on a server, database and "
-        "directory of its own; REDIS_URL and DATABASE_URL are not looked at. Takes about 45 s. "
+        "the pool on fifo and once on tiered, and one worker is killed on the way; then a flow imports a few more, and "
+        "retries a chunk that fails at first. Runs on a server, database and directory of its own; REDIS_URL and "
+        "DATABASE_URL are not looked at. Takes about 45 s. "
         "Exit codes: 0 all promises kept; 1 one was missed, with a sentence that says which."
     )
     examples = """examples:

@@ -1,28 +1,8 @@
 --- @include "ingress"
 -- Ingress → pending: by a leader (`admit`), and, after a change to direct dispatch (conf `leftover`), by the workers'
 -- own calls and `promote_due` in bounded shares, so that what a leader left behind waits for no leader.
-local place_anew, admit_entries, absorb
+local admit_entries, absorb
 do -- a script has 200 local names at most
--- A job with a new place in line, of number `seq`: due, or redriven. `run` is its hash, if it has one; its waiting
--- counts from `ready` on; `spent`: waited.lua.
-function place_anew(id, row, run, seq, ready, spent)
-  local code = pool.scheduled and 'i' or 'p'
-  local fields, stood = {'s', code}, nil
-  if run then
-    waited.comes(run, row, fields, spent, pool.scheduled)
-    redis.call('HSET', P .. 'run:' .. id, unpack(fields))
-  elseif pool.blocks then
-    stood = waited.stands(row, pool.scheduled)
-  end
-  if stood and stood > 0 then
-    waited.remember(id, code, hex(seq), stood)
-  else
-    write_place(id, run and 'h' or code, hex(seq))
-  end
-  if pool.scheduled then return to_ingress(id, row, seq, ready) end
-  to_pending(id, row.tenant, row.lane, row.tier, rank(row, seq, ready), hex(seq), row.keys)
-end
-
 -- A row that is there and cannot be read is set aside, unless this is a repeat; one that is gone has ended.
 local function set_aside_unreadable(entry, id)
   if redis.call('EXISTS', P .. 'job:' .. id) == 0 then return end

@@ -11,7 +11,7 @@ local found = {}
 local KINDS = {}
 for kind in string.gmatch('job run result errors data lanes q qc ltags dead deadgroup slots idem worker '
   .. 'held done served heads blocked turns flushed bl blc single deb gcra '
-  .. 'stop nudge checkpoint erased', '%S+') do
+  .. 'stop nudge checkpoint erased children open', '%S+') do
   KINDS[kind] = true
   found[kind] = {}
 end
@@ -19,7 +19,7 @@ local SINGLE = {}
 for name in string.gmatch('walk floor heads tags policy conf limits active scheduled expiring dead deadgroups ended '
   .. 'counts stats tasks names est wake wake:standby workers watched waiters leader fence quarantine tenants '
   .. 'sublanes parked waitkeys keysets keynames keyusers marks ready ingress entered corrections wake:leader '
-  .. 'backlog blturns blcturns once blocks timers cuts moving stubs', '%S+') do
+  .. 'backlog blturns blcturns once blocks timers cuts moving stubs waiting parents outbox sweeps', '%S+') do
   SINGLE[name] = true
 end
 local IN_LINE = {} -- those of the waiting work, whose names begin with the mark of their generation
@@ -72,7 +72,7 @@ end
 --- @include "audit_old"
 local CODES = {
   scheduled = 's', backlog = 'b', ready = 'r', active = 'a', moving = 'm', dead = 'd', ended = 'e',
-  stubs = 'e',
+  stubs = 'e', waiting = 'w',
 }
 for index, code in pairs(CODES) do
   for _, id in ipairs(members(index)) do

@@ -37,6 +37,11 @@ local function expire_due(limit)
       leave_waiting(id, row, state, run)
       to_ended(id, 'expired', not run and identity(row) or nil, row.keys)
       expired = expired + 1
+    elseif state == 'w' then
+      family.leave(id, row)
+      family.forget(id)
+      to_ended(id, 'expired', nil, row.keys)
+      expired = expired + 1
     else
       redis.call('ZREM', P .. 'expiring', id)
     end

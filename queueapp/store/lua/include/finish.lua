@@ -54,6 +54,7 @@ end
 -- The lease of a job that was told to stop is over, in whatever way: no attempt follows, nothing is a dead letter.
 function end_stopped(run, fields)
   to_ended(run.id, 'cancelled', fields, run.k)
+  if run.kd then family.forget(run.id) end
   end_lease(run)
   return 'cancelled'
 end
@@ -71,6 +72,8 @@ local function finish_completed(run, run_ms, cost, result)
   run_ms = math.min(run_ms, math.max(0, now - run.st))
   if result ~= '' then redis.call('SET', P .. 'result:' .. id, result) end
   to_ended(id, 'completed', {'en', run.a, unpack(settle_end(run, run_ms, cost))}, run.k)
+  family.tell(id, 'completed', result)
+  if run.kd then family.forget(id) end
   end_lease(run)
   learn(run.n, run.t, run_ms)
   return 'done'
@@ -102,6 +105,17 @@ local function finish_failed(run, run_ms, cost, retry_ms, reason, group, json)
   end
   end_lease(run)
   return word
+end
+
+-- The attempt is over, and the job waits for its children (add_children).
+function family.suspend(run, row, cost)
+  local run_ms = math.max(0, now - run.st)
+  redis.call('HSET', P .. 'run:' .. run.id, 's', 'w', 'kd', 1, 'en', run.a, 'le', now,
+    unpack(settle_end(run, run_ms, cost)))
+  hash_holds_state(run.id)
+  append(moves.add, 'waiting', now, run.id)
+  to_expiring(row, run.id)
+  end_lease(run)
 end
 
 -- Back to the place in line that the job had, or for `delay_ms` into the scheduled set. `fields` are written with it.

@@ -2,9 +2,10 @@
 -- rates, room. `load` reads what a batch needs at once; then the jobs are judged one after the other, in memory, so
 -- that the second of two knows of the first; `write` brings it over. A pool without rates, limits of waiting jobs,
 -- debounce and singletons never opens it, so that nothing of it is even made.
--- Field `front` of a job, one a line: `p` = park it when it is above a rate; `d <digest> <period ms> <most ms, 0 =
--- none>` = debounce; `s <digest> <mode> <k or ->` = singleton, with k if the job has the concurrency key that lets the
--- next one wait; what runs while one with mode `replace` comes is told to stop.
+-- Field `front` of a job, one a line: `p` = park it when it is above a rate; `a` = that, and it needs no room, because
+-- it goes on with what was let in before; `u` = that, and its first attempt is used up (newcomers.lua); `d <digest>
+-- <period ms> <most ms, 0 = none>` = debounce; `s <digest> <mode> <k or ->` = singleton, with k if the job has the
+-- concurrency key that lets the next one wait; what runs while one with mode `replace` comes is told to stop.
 local open_front
 do -- a script has 200 local names at most
 function open_front()
@@ -19,6 +20,7 @@ local function parse(j)
     local kind, digest, a, b = string.match(line, '^(%l) ?(%S*) ?(%S*) ?(%S*)$')
     local key = digest and j.tenant .. '|' .. digest
     if kind == 'p' then j.parks = true end
+    if kind == 'a' or kind == 'u' then j.parks, j.admitted = true, true end
     if kind == 'd' then j.debounce = {key = 'deb:' .. key, period = tonumber(a), most = tonumber(b)} end
     if kind == 's' then j.single = {key = 'single:' .. key, mode = a, keyed = b == 'k'} end
   end

@@ -113,7 +113,8 @@ local function throttled(j)
   return false
 end
 
-function bounds.refuse(j, leaving) return throttled(j) or full(j, leaving) end
+-- admitted: the tree that it belongs to has been accepted before (tree.lua), or it says so itself (front.lua).
+function bounds.refuse(j, leaving) return throttled(j) or (not j.admitted and full(j, leaving)) end
 
 -- The job is accepted.
 function bounds.take(j, leaving)

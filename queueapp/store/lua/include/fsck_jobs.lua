@@ -1,6 +1,7 @@
 -- What a row, or a hash, demands: that its job stands where its state says, and has what it needs there.
 do
-local HOME = {s = 'scheduled', b = 'backlog', r = 'ready', a = 'active', m = 'moving', d = 'dead', e = 'ended'}
+local HOME = {s = 'scheduled', b = 'backlog', r = 'ready', a = 'active', m = 'moving', d = 'dead', e = 'ended',
+  w = 'waiting'}
 local AGAIN_MS = 30000 -- the lease of a job whose deadline was lost
 
 local function shall_stand(id, index, at)
@@ -145,7 +146,8 @@ function fsck.look_at_job(id)
   if fsck.is_aside(id) then return end
   local row, run, state = fsck.look(id)
   if fsck.is_nothing(id) then
-    local beside = {P .. 'result:' .. id, P .. 'errors:' .. id, P .. 'data:' .. id, P .. 'checkpoint:' .. id}
+    local beside = {P .. 'result:' .. id, P .. 'errors:' .. id, P .. 'data:' .. id, P .. 'checkpoint:' .. id,
+      P .. 'children:' .. id}
     if redis.call('EXISTS', unpack(beside)) > 0 then
       fsck.wrong('leftover', id, 'is gone; something of it was kept', function()
         unlink(beside)
@@ -173,6 +175,9 @@ function fsck.look_at_job(id)
   elseif state == 'd' then
     shall_stand(id, 'dead', function() return ended_at(id) end)
     look_at_dead(id, row, run)
+  elseif state == 'w' then
+    shall_stand(id, 'waiting', function() return now end)
+    fsck.look_at_parent(id, row, run)
   elseif state == 'm' then
     shall_stand(id, 'moving', function() return now end)
   elseif state == 'e' then

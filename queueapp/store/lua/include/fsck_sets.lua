@@ -1,15 +1,16 @@
 -- All other keys, by kind: each member is demanded by a row, or by the key that it belongs to.
 do
 local CODES = {scheduled = 's', backlog = 'b', ready = 'r', active = 'a', moving = 'm', dead = 'd', ended = 'e',
-  stubs = 'e'}
+  stubs = 'e', waiting = 'w'}
 local EXPIRE_MS = {idem = 86400000, worker = 600000, done = 60000, served = 3600000, stop = 60000, gcra = 3600000,
   nudge = 60000, erased = 600000}
 local NO_LOOK = {} -- looked at elsewhere, or not the work of a job
 for name in string.gmatch('conf counts stats tasks names est wake wake:standby wake:leader workers watched leader '
-  .. 'fence marks ingress entered corrections tenants limits cuts keyusers keynames', '%S+') do
+  .. 'fence marks ingress entered corrections tenants limits cuts keyusers keynames outbox', '%S+') do
   NO_LOOK[name] = true
 end
-local BY_JOB = {job = true, run = true, result = true, errors = true, data = true, checkpoint = true}
+local BY_JOB = {job = true, run = true, result = true, errors = true, data = true, checkpoint = true,
+  children = true}
 
 local function page_of(command, key_, cursor, most, see)
   local page = redis.call(command, key_, cursor, 'COUNT', most)
@@ -155,7 +156,7 @@ end
 local SEE = {
   expiring = {'ZSCAN', function(id)
     local row, _, state = fsck.look(id)
-    if WAITING[state] and row and row.expires then return end
+    if (WAITING[state] or state == 'w') and row and row.expires then return end
     fsck.wrong('member', id, 'expiring holds it, but it does not wait', function() remove_from('expiring', id) end)
   end},
   quarantine = {'SSCAN', function(id)
@@ -168,6 +169,8 @@ local SEE = {
     end)
   end},
   once = {'HSCAN', see_once},
+  parents = {'HSCAN', fsck.see_link},
+  sweeps = {'ZSCAN', fsck.see_sweep},
   blocks = {'HSCAN', see_blocks},
   blturns = {'ZSCAN', function(t) see_turn('bl', t) end},
   blcturns = {'ZSCAN', function(t) see_turn('blc', t) end},
@@ -238,6 +241,11 @@ function OF.blc(t, cursor, most, name) return look_at_parked('blc', t, cursor, m
 function OF.single(_, _, _, name) look_at_single(name) end
 function OF.deb(_, _, _, name) look_at_debounce(name) end
 function OF.flushed() end
+
+function OF.open(parent, cursor, most, name)
+  if cursor == '0' and not fsck.look_at_open(parent) then return end
+  return page_of('SSCAN', P .. name, cursor, most, function(child) fsck.see_open(parent, child) end)
+end
 
 local KEYED = {blocked = true, turns = true, sublanes = true, waitkeys = true, parked = true, keysets = true,
   keynames = true}

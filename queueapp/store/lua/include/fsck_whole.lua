@@ -14,6 +14,7 @@ function fsck.look_at_whole()
   flag('keyed', pool.keyed, 'keysets')
   flag('parks', pool.parks, 'backlog')
   flag('once', pool.once, 'once')
+  flag('sweeps', pool.sweeps, 'sweeps')
   if not pool.blocks then flag('blocks', false, 'blocks') end
   for _, field in ipairs(redis.call('HKEYS', P .. 'counts')) do
     if field ~= 'w' then

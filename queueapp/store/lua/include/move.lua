@@ -8,9 +8,10 @@ local moves
 
 local function no_moves()
   moves = {add = {}, remove = {}, left = {}, waiting = {}, touched = {}, freed = {}, ended = {}, died = {}, unlink = {},
-    stats = {}, groups = {}, seen = {}}
+    stats = {}, groups = {}, seen = {}, told = {}}
 end
 no_moves()
+--- @include "kin"
 
 local function touch(t, l, head)
   local name = t .. '|' .. l
@@ -76,6 +77,7 @@ local function to_dead(id, t, task, reason, given)
   redis.call('HSET', P .. 'run:' .. id, 's', 'd', 'o', reason, 'te', now, 'g', group)
   moves.ended[#moves.ended + 1] = id
   moves.died[id] = true
+  family.tell(id, 'dead')
   count('dead')
 end
 
@@ -87,6 +89,7 @@ local function to_ended(id, outcome, extra, ks)
   push(moves.unlink, P .. 'job:' .. id, P .. 'checkpoint:' .. id)
   moves.ended[#moves.ended + 1] = id
   if ks then use_keys(ks, -1) end
+  family.tell(id, outcome)
   count(outcome)
 end
 
@@ -124,6 +127,7 @@ local function set_aside(id, stands, t, ks)
   redis.call('ZREM', P .. 'expiring', id)
   if redis.call('SADD', P .. 'quarantine', id) == 1 then
     push(moves.ended, id) -- nobody shall wait for it
+    family.tell(id, 'lost')
     count('quarantined')
   end
   if stands and t then
@@ -185,6 +189,7 @@ function leave_waiting(id, row, state, run)
 end
 end
 
+--- @include "family"
 local write_moves
 do -- a script has 200 local names at most
 -- Answers how many waiting jobs there are more than before. One command of one tenant, two of many.
@@ -210,6 +215,7 @@ end
 -- sub-lanes (keys.lua). So a ceiling that nobody reaches changes no order, although slots are kept for it.
 -- `last`: this call collects no more.
 function write_moves(last)
+  family.settle()
   sub.look()
   for set, pairs_ in pairs(moves.add) do variadic('ZADD', P .. set, pairs_) end
   for set, ids in pairs(moves.remove) do variadic('ZREM', P .. set, ids) end

@@ -6,9 +6,6 @@
 -- enqueued for later; and `@` what its lane stood at when it came into line, blocks.lua), task number, tenant, lane
 -- ('' = main), priority ('' = 0), tier (c or ''), cost ('' = undeclared), max_attempts ('' = 1), max_crashes ('' = 3),
 -- expiry ms, deadline ms, key set ('' = no concurrency keys), fingerprint, newline.
-local HEADER = '^(.)1(%x%x%x%x%x%x%x%x%x%x%x%x)(%d+)%+?(%d*)@?(%-?%d*)|(%d+)|([^|]+)|([^|]*)|(%-?%d*)|(c?)|([^|]*)|'
-  .. '(%d*)|(%d*)|(%d*)|(%d*)|([^|]*)|([^\n]*)\n'
-
 local SUSPECT = 2 -- so many crashes, and a job is leased alone
 
 local function hex(seq) return string.format('%012x', seq) end
@@ -26,9 +23,14 @@ local function build_row(state, seq, j, submitted, task)
   }, '|')
 end
 
+local parse_row
+do -- a script has 200 local names at most
+local HEADER = '^(.)1(%x%x%x%x%x%x%x%x%x%x%x%x)(%d+)%+?(%d*)@?(%-?%d*)|(%d+)|([^|]+)|([^|]*)|(%-?%d*)|(c?)|([^|]*)|'
+  .. '(%d*)|(%d*)|(%d*)|(%d*)|([^|]*)|([^\n]*)\n'
+
 -- The header as a table, or nil when the text is no row of ours. With `whole` it tells the fingerprint, too; without,
 -- its table is half as large (the server makes room for 16 names or for 32), of each job that is looked at.
-local function parse_row(text, whole)
+function parse_row(text, whole)
   local state, seq, submitted, delay, stood, task, tenant, lane, priority, tier, cost, attempts, crashes, expires,
     deadline, ks, fingerprint = string.match(text, HEADER)
   if not state then return nil end
@@ -42,6 +44,7 @@ local function parse_row(text, whole)
   if whole then row.fingerprint = fingerprint end
   return row
 end
+end
 
 -- Header only (never the payload): at most 400 bytes are read.
 local function read_row(id)
@@ -49,6 +52,8 @@ local function read_row(id)
   return type(text) == 'string' and parse_row(text, true) or nil
 end
 
+local read_run
+do -- as above
 -- The run hash: s state, a attempts, en attempt that ended, w worker, st lease start, t tenant, l lane (absent =
 -- main), n task number, ch charge, fs tenant's tag after it, k key set (absent = no concurrency keys), gn the
 -- generation that charged it (absent = 0), cx when it was told to stop (stopping.lua); and its history: e errors, c
@@ -58,18 +63,20 @@ end
 -- due), le ue us wa wb wl ws what it waited for (waited.lua), uk unknown task since, o outcome or reason, te time of
 -- the end, g group of a dead letter, u the singleton that it held (once.lua), ep epoch of the term that last
 -- dispatched it, dt when (ready.lua), mv code.shard of the pool to which it moved and hp how often it did (depart.lua),
--- ed how often its arguments were edited, when last, and by which call (rewrite.lua).
+-- ed how often its arguments were edited, when last, and by which call (rewrite.lua), kd = 1 of a job that has waited
+-- for children, by the one that it died of, fr the first one for whose failure it shall run again (kin.lua).
 -- nil when there is no hash; nil and true when its key has a wrong type.
 local UNREAD = {__index = {e = 0, c = 0, f = 0, r = false, b = false, s1 = false, sp = false, rd = false, kp = false}}
-local function read_run(id)
+function read_run(id)
   local v = redis.pcall('HMGET', P .. 'run:' .. id, 's', 'a', 'en', 'w', 'st', 't', 'l', 'n', 'ch', 'fs', 'k', 'gn',
-    'cx')
+    'cx', 'kd')
   if v.err or not v[1] then return nil, v.err and true end
   return setmetatable({
     id = id, s = v[1], a = tonumber(v[2]) or 0, en = tonumber(v[3] or nil), w = v[4] or nil, st = tonumber(v[5] or nil),
     t = v[6], l = v[7] or 'main', n = v[8], ch = v[9] or nil, fs = tonumber(v[10] or nil), k = v[11] or nil,
-    gn = tonumber(v[12] or 0) or 0, cx = v[13] or nil,
+    gn = tonumber(v[12] or 0) or 0, cx = v[13] or nil, kd = v[14] or nil,
   }, UNREAD)
+end
 end
 
 -- Adds the budgets, the place in line and what it waited for (waited.lua). Only what fails, is lost, is given back or

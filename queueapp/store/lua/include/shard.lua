@@ -45,7 +45,7 @@ end
 do
   local conf = redis.call('HMGET', P .. 'conf', 'schema', 'policy', 'paused', 'max', 'fill', 'unit', 'cost', 'weight',
     'tiers', 'by', 'step', 'keyed', 'floors', 'gen', 'mode', 'leftover',
-    'front', 'room', 'once', 'parks', 'old', 'moved', 'cuts', 'rated', 'blocks')
+    'front', 'room', 'once', 'parks', 'old', 'moved', 'cuts', 'rated', 'blocks', 'sweeps')
   if conf[1] and conf[1] ~= ARGV[1] and not string.find(' ' .. ARGV[1] .. ' ', ' ' .. conf[1] .. ' ', 1, true) then
     return {0, 'schema', conf[1]}
   end
@@ -69,6 +69,7 @@ do
     parks = conf[20] == '1',                        -- some job is parked (backlog.lua)
     cuts = conf[23] == '1',                         -- all that waits of some tenant is being cancelled (cut.lua)
     blocks = conf[25] or nil,                        -- own limits have held some work back (blocks.lua)
+    sweeps = conf[26] == '1',                       -- some parent is to be looked at again (kin.lua)
     rated = conf[24] == '1',                        -- some tenant, lane or key was given a dispatch rate (rates.lua)
   }
   pool.mark = pool.gen % 2 == 1 and '~' or ''

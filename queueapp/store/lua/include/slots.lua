@@ -11,11 +11,12 @@ local load_limits, limit_of, scope_of
 do -- a script has 200 local names at most
 local DEFAULTS = {
   t = {weight = pool.weight, paused = false, track = false},
+  s = {weight = 10, paused = false, track = false}, -- tenant _ductor: what it waits for, others wait for
   l = {weight = 1, paused = false, track = false},
 }
 
 local function parse_limits(field, packed)
-  if not packed then return DEFAULTS[string.sub(field, 1, 1)] end
+  if not packed then return DEFAULTS[field == 't:_ductor' and 's' or string.sub(field, 1, 1)] end
   local weight, max, paused, min, fill, rate =
     string.match(packed, '^([^|]*)|(%d*)|(1?)|(%d*)|(1?)|?([%d,]*)$')
   return {

@@ -58,6 +58,7 @@ local function next_due()
   local due, sets = nil, {'scheduled', 'expiring'}
   if pool.parks then push(sets, 'backlog') end
   if pool.rated then push(sets, 'timers') end
+  if pool.sweeps then push(sets, 'sweeps') end
   for _, set in ipairs(sets) do
     local head = redis.call('ZRANGE', P .. set, 0, 0, 'WITHSCORES')
     if head[1] then due = math.min(due or tonumber(head[2]), tonumber(head[2])) end

@@ -1,0 +1,1 @@
+"""Verbs of `manage.py ductor` about flows, registered in `queueapp.extensions.verbs`."""
