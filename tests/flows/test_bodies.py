@@ -199,6 +199,7 @@ def test_a_body_that_overstays_its_limit_has_failed_and_what_it_does_later_does_
     assert "TimeLimitExceeded" in row.error
 
 
+@pytest.mark.faults  # a worker in a thread of its own, beside the test that stops its job
 def test_a_body_that_runs_is_told_of_a_cancel_and_its_end_advances_nothing() -> None:
     run = cancellable.start()
     worker = threading.Thread(target=work, daemon=True)
