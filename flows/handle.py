@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from datetime import timedelta
-from time import monotonic
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import IntegrityError, connections
+from django.db import IntegrityError
 
 from flows import models, operations, runtime, subflows
 from flows.declaring import Flow
@@ -25,6 +24,8 @@ from queueapp.conf import settings
 from queueapp.errors import InvalidOption, WaitTimeout
 from queueapp.producer.handover import is_in_memory, new_id
 from queueapp.producer.tenancy import resolve_tenant, tenant_id
+from queueapp.producer.transactions import open_transactions
+from queueapp.producer.waiting import Deadline
 
 KEY_MAX = 255
 LOOK_S, LOOK_MAX_S = 0.005, 0.25
@@ -68,8 +69,8 @@ class RunHandle:
 
         Not inside a transaction on the database of the runs: its start would wait for the commit.
         """
-        deadline = _Deadline(timeout)
-        if connections[settings.database].in_atomic_block and not _in_test_case():
+        deadline = Deadline(timeout)
+        if any(connection.alias == settings.database for connection in open_transactions()):
             raise InvalidOption(
                 f"run {self.id}: wait() was called inside a transaction, in which its end is not seen, and its start "
                 "perhaps not made: wait after the commit."
@@ -87,20 +88,19 @@ class RunHandle:
                 _require_moving(self.row)
                 ended.wait(min(pause_s, deadline.left_s()))
                 pause_s = min(LOOK_MAX_S, pause_s * 1.5)
-                if deadline.left_s() <= 0 and not self.refresh().row.has_ended:
-                    raise WaitTimeout(f"Run {self.id} has not ended within {deadline}; it goes on. Does a worker run?")
+                if not deadline.left_s() and not self.refresh().row.has_ended:
+                    deadline.check(f"Run {self.id}")
         finally:
             subflows.unlisten(heard)
         return self.output
 
     async def await_(self, timeout: float | timedelta | None = None) -> Json:
         """See `wait`; the event loop goes on meanwhile."""
-        deadline = _Deadline(timeout)
+        deadline = Deadline(timeout)
         pause_s = LOOK_S
         while not (await sync_to_async(self.refresh)()).row.has_ended:
             _require_moving(self.row)
-            if deadline.left_s() <= 0:
-                raise WaitTimeout(f"Run {self.id} has not ended within {deadline}; it goes on. Does a worker run?")
+            deadline.check(f"Run {self.id}")
             await asyncio.sleep(min(pause_s, deadline.left_s()))
             pause_s = min(LOOK_MAX_S, pause_s * 1.5)
         return self.output
@@ -210,26 +210,3 @@ def _require_moving(row: models.Run) -> None:
             f"Run {row.id} does not get on while you wait: recorded() runs nothing, and immediate() waits for no time "
             "and no event. Run what is left with queueapp.testing.drain(), or send the event first."
         )
-
-
-def _in_test_case() -> bool:
-    return any(getattr(block, "_from_testcase", False) for block in connections[settings.database].atomic_blocks)
-
-
-class _Deadline:
-    def __init__(self, timeout: float | timedelta | None) -> None:
-        seconds: object = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        if seconds is None:
-            seconds = float("inf")
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0:
-            raise InvalidOption(
-                f"timeout is {timeout!r}: it must be seconds from 0 up, a timedelta, or None for no end."
-            )
-        self._seconds = seconds
-        self._at = monotonic() + seconds
-
-    def left_s(self) -> float:
-        return self._at - monotonic()
-
-    def __str__(self) -> str:
-        return f"{self._seconds:g} s"

@@ -28,7 +28,7 @@ from flows.turns import Turns
 from flows.values import Json
 from flows.waking import leave_word
 from flows.watchdog import WATCH_MS
-from queueapp.conf import settings
+from queueapp.conf import DEFAULT_POOL, settings
 from queueapp.moments import now_ms
 from queueapp.producer import transactions
 from queueapp.producer.discovery import find
@@ -183,7 +183,7 @@ def _pool_of(definition: Definition) -> str:
         if step.pool:
             return step.pool
     targets = [step.target for step in definition.steps if step.runs_task]
-    return find(targets[0]).queue_name if targets and targets[0] not in versions.gone(definition) else "default"
+    return find(targets[0]).queue_name if targets and targets[0] not in versions.gone(definition) else DEFAULT_POOL
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from flows.commands import stored
 from flows.inputs import timer_key
 from flows.snapshot import Wake
 from flows.tasks import wake as wake_up
+from queueapp.conf import DEFAULT_POOL
 from queueapp.errors import DuctorError
 from queueapp.moments import moment, now_ms
 from queueapp.producer.handover import Order, hand_over, new_id
@@ -17,7 +18,6 @@ from queueapp.producer.options import UnknownQueue
 logger = logging.getLogger(__name__)
 
 WAKE_LANE = "wake"
-DEFAULT_POOL = "default"
 
 
 def wake(run_id: str, pool: str = "", *, reason: str = "", requeues: int = 0, at_ms: int = 0, once: str = "") -> None:

@@ -37,9 +37,10 @@ class Wrapper(Protocol):
 
 
 class Duty(Protocol):
-    """See `queueapp.scheduler.duties.Duty`."""
+    """Something that a scheduler does again and again (`queueapp.scheduler.duties`)."""
 
-    def run(self) -> float: ...
+    def run(self) -> float:
+        """Does a share; returns the seconds until it wants to be called again, 0 for at once."""
 
 
 class Owned(Protocol):

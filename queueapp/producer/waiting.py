@@ -148,7 +148,7 @@ def wait(pool: str, job_id: str, deadline: Deadline) -> None:
                 waiter.nudge(nudge)
             if ended.wait(deadline.slice_s()):
                 return
-            deadline.check(job_id)
+            deadline.check(f"Job {job_id}")
     finally:
         waiter.remove(pool, job_id, ended.set)
 
@@ -177,7 +177,7 @@ async def await_(pool: str, job_id: str, deadline: Deadline) -> None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), deadline.slice_s())
                 return
-            deadline.check(job_id)
+            deadline.check(f"Job {job_id}")
     finally:
         waiter.remove(pool, job_id, wake)
 
@@ -198,10 +198,14 @@ class Deadline:
 
     def slice_s(self) -> float:
         """How long to wait before the store is asked anew."""
-        return max(0.0, min(RECHECK_S, self._at - monotonic()))
+        return min(RECHECK_S, self.left_s())
 
-    def check(self, job_id: str) -> None:
+    def left_s(self) -> float:
+        return max(0.0, self._at - monotonic())
+
+    def check(self, what: str) -> None:
+        """Raises WaitTimeout when the time is over. `what` is what has not ended."""
         if monotonic() >= self._at:
             raise WaitTimeout(
-                f"Job {job_id} has not ended within {self._timeout_s:g} s; it goes on. Does a worker run for its pool?"
+                f"{what} has not ended within {self._timeout_s:g} s; it goes on. Does a worker run for its pool?"
             )

@@ -19,9 +19,9 @@ from django.db import Error as DatabaseError
 
 from queueapp.conf import settings
 from queueapp.errors import DuctorError, StoreError, StoreUnavailable
+from queueapp.extensions import Duty
 from queueapp.outage import Outage
 from queueapp.scheduler.dispatching import Dispatcher, DispatchStore
-from queueapp.scheduler.duties import Duty
 from queueapp.scheduler.duties.backlog import Backlog, BacklogStore
 from queueapp.scheduler.duties.families import Families
 from queueapp.scheduler.duties.moves import Moves

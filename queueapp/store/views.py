@@ -58,9 +58,9 @@ class JobRecord:
     ended_ms: int = 0
     due_ms: int = 0
     moved_to: str = ""
+    """Of a job that is moving or moved: prefix (code and shard) of the pool where it goes on, under the same id."""
     failed_child: str = ""
     """Of a dead letter: the child that it died of, as it names it."""
-    """Of a job that is moving or moved: prefix (code and shard) of the pool where it goes on, under the same id."""
     deadline_ms: int = 0
     """The moment it should have ended by; 0 = none, or not known any more: an ended row does not keep it."""
     worker: str = ""

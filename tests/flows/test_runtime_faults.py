@@ -227,6 +227,19 @@ def test_a_definition_whose_row_was_lost_is_stored_again_by_the_next_start() -> 
     assert models.FlowVersion.objects.filter(flow="chain").count() == 1
 
 
+def test_a_definition_whose_row_was_lost_may_be_what_the_code_declares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a module that nothing has imported yet: it is, before anybody says that the run cannot go on."""
+    lost: Any = flow(name="lost")(lambda: step(host.add, 1, 1))
+    del registry["lost"]
+    monkeypatch.setattr(versions, "load_flows", lambda: registry.__setitem__("lost", lost))
+    try:
+        assert versions.definition_of("lost", lost.definition.version) is lost.definition
+        with pytest.raises(UnknownFlow, match="is not stored any more"):
+            versions.definition_of("lost", "another")
+    finally:
+        registry.pop("lost")
+
+
 def test_what_is_done_to_a_run_in_a_transaction_follows_after_its_commit() -> None:
     run = host.patient.start(1)
     with transaction.atomic():

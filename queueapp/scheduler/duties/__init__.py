@@ -6,16 +6,6 @@ version. A duty lets StoreError through; the loop waits and calls again.
 
 from __future__ import annotations
 
-from typing import Protocol
-
-
-class Duty(Protocol):
-    """Something that a scheduler does again and again."""
-
-    def run(self) -> float:
-        """Does a share; returns the seconds until it wants to be called again, 0 for at once."""
-        ...
-
 
 class Pace:
     """Often while there is work, seldom while there is none: doubles from `busy_s` to `idle_s`."""
