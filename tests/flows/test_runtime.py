@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from django.db import transaction
 
 from flows import get_run, models
 from flows.errors import RunFailed, RunRefused
+from queueapp.errors import InvalidOption
 from tests.flows import host
 from tests.working import work
 
@@ -101,3 +103,11 @@ def test_C112_a_failure_early_in_one_branch_answers_who_waits_and_lets_the_other
         "right_2": "completed",
         "right_3": "completed",
     }
+
+
+def test_wait_is_refused_in_a_transaction_which_would_never_see_the_end() -> None:
+    run = host.chain.start(5)
+    with transaction.atomic(), pytest.raises(InvalidOption, match=r"wait\(\) was called inside a transaction"):
+        run.wait(timeout=0)
+    work(slots=2)
+    assert run.wait(timeout=0) == 16

@@ -6,12 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import schemathesis
-from django.core.handlers.wsgi import WSGIHandler
-from django.core.signals import request_finished, request_started
-from django.db import close_old_connections
-from django.urls import include, path
-from drf_spectacular.generators import SchemaGenerator
 from hypothesis import given
 from schemathesis import GenerationMode
 from schemathesis.checks import positive_data_acceptance
@@ -20,7 +14,7 @@ from flows.api import urls
 from queueapp.api.schema import operation_of
 from queueapp.api.view import DuctorView
 from tests.flows.api.host import STATES, run_in
-from tests.unit.api.test_conformance import HEADERS, settings_of
+from tests.unit.api.test_conformance import HEADERS, bound, settings_of
 
 pytestmark = [pytest.mark.urls("tests.flows.api.host"), pytest.mark.django_db(transaction=True)]
 
@@ -34,17 +28,10 @@ OPERATIONS = {
 
 @pytest.fixture
 def described(opened: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The schema, bound to the site. Whoever asks may see contents."""
+    """Whoever asks may see contents."""
     monkeypatch.setattr(DuctorView, "allowed", lambda view, permission: True)
-    patterns = [path("api/", include("flows.api.urls"))]
-    schema = schemathesis.openapi.from_dict(SchemaGenerator(patterns=patterns).get_schema(public=True))
-    schema.app = WSGIHandler()
-    # As Django's own test client does: the end of a request must not close the connection of the test.
-    for signal in (request_started, request_finished):
-        signal.disconnect(close_old_connections)
-    yield schema
-    for signal in (request_started, request_finished):
-        signal.connect(close_old_connections)
+    with bound("flows.api.urls") as schema:
+        yield schema
 
 
 def real(case: Any, runs: list[str]) -> None:

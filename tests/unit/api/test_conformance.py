@@ -7,6 +7,7 @@ examples are the same in every run; the store is a real one, with jobs in every 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pytest
@@ -47,12 +48,12 @@ def operations() -> dict[str, tuple[str, str]]:
 OPERATIONS = operations()
 
 
-@pytest.fixture
-def described(opened: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The schema, bound to the site. Whoever asks may see contents and discard."""
-    monkeypatch.setattr(DuctorView, "allowed", lambda view, permission: True)
-    patterns = [path("api/", include("queueapp.api.urls"))]
-    schema = schemathesis.openapi.from_dict(SchemaGenerator(patterns=patterns).get_schema(public=True))
+@contextmanager
+def bound(addresses: str) -> Iterator[Any]:
+    """The schema of these addresses, bound to the site."""
+    schema = schemathesis.openapi.from_dict(
+        SchemaGenerator(patterns=[path("api/", include(addresses))]).get_schema(public=True)
+    )
     schema.app = WSGIHandler()
     # As Django's own test client does: the end of a request must not close the connection of the test.
     for signal in (request_started, request_finished):
@@ -60,6 +61,14 @@ def described(opened: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     yield schema
     for signal in (request_started, request_finished):
         signal.connect(close_old_connections)
+
+
+@pytest.fixture
+def described(opened: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Whoever asks may see contents and discard."""
+    monkeypatch.setattr(DuctorView, "allowed", lambda view, permission: True)
+    with bound("queueapp.api.urls") as schema:
+        yield schema
 
 
 def has_inputs(name: str) -> bool:
