@@ -20,17 +20,17 @@ from flows.definition import StepDefinition
 from flows.errors import InvalidValue, RunBusy, UnknownFlow
 from flows.inputs import arguments, job_key, job_ms
 from flows.outputs import Outputs, items_of
-from flows.rows import Seen
+from flows.rows import Seen, new_lock
 from flows.snapshot import (
     ITEMS_PER_PAGE,
     Command,
+    Ending,
     Enqueue,
     Finish,
     Inquire,
     IssueItems,
     ListItems,
     Recount,
-    Run,
     SetTimer,
     StepRun,
     Tier,
@@ -77,12 +77,13 @@ class SubFlows(Protocol):
 class Carrier:
     """Carries out the commands of one run."""
 
-    def __init__(self, seen: Seen, run: Run, steps: Mapping[str, StepRun], subflows: SubFlows, *, anew: bool) -> None:
+    def __init__(self, seen: Seen, subflows: SubFlows, *, anew: bool) -> None:
+        self._seen = seen
         self._row = seen.row
         self._definition = seen.definition
-        self._run = run
-        self._steps = steps
-        self._outputs = Outputs(run, steps)
+        self._run = seen.snapshot.run
+        self._steps = seen.snapshot.steps
+        self._outputs = Outputs(self._run, self._steps)
         self._subflows = subflows
         self._anew = anew
         """Somebody may have done it before: nothing begins in this process, and what was marked is looked at again."""
@@ -156,6 +157,7 @@ class Carrier:
             tier=tier,
             wrapper=WRAPPER,
             facts=[self._run.id, step.name, own, index],
+            local=self._seen if index < 0 and self._seen.is_whole else None,
             queued=self._anew,
         )
 
@@ -165,7 +167,7 @@ class Carrier:
 
     def _fail(self, step: str, attempt: int, error: Exception) -> None:
         """What can never be handed over has failed."""
-        reports.write(self._run.id, step, attempt, "failed", error=str(error) or type(error).__name__)
+        self._tell(step, attempt, "failed", error=str(error) or type(error).__name__)
         self.more = True
 
     # -- maps ------------------------------------------------------------------------------------------------------
@@ -256,7 +258,7 @@ class Carrier:
 
     def _fail_item(self, step: str, index: int, attempt: int, error: Exception) -> None:
         text = str(error) or type(error).__name__
-        reports.write(self._run.id, step, attempt, "failed", index=index, error=text)
+        self._tell(step, attempt, "failed", index=index, error=text)
         self.more = True
 
     def _recount(self, command: Recount) -> None:
@@ -275,9 +277,14 @@ class Carrier:
                 steps.update(completed=done, failed=0, issued=done, marked=done)
         self.more = True
 
+    def _tell(self, step: str, attempt: int, ending: Ending, *, index: int = -1, error: str = "") -> None:
+        reports.write(
+            reports.End(run_id=self._run.id, step=step, attempt=attempt, index=index, ending=ending, error=error)
+        )
+
     def _step_on(self) -> None:
         """What was read of the run before is no longer how it is. The first thing written, as ever."""
-        models.Run.objects.filter(pk=self._run.id).update(lock=F("lock") + 1)
+        models.Run.objects.filter(pk=self._run.id).update(lock=new_lock())
 
     # -- jobs that are there ---------------------------------------------------------------------------------------
 
@@ -296,7 +303,7 @@ class Carrier:
                 if how != "there":
                     # One that completed without a report has found that it was not wanted, or its report was lost.
                     told = "lost" if how == "completed" or how == "gone" else how
-                    reports.write(self._run.id, step.name, attempt, told, index=index, error=error)
+                    self._tell(step.name, attempt, told, index=index, error=error)
         self.more = True
 
     def _withdraw(self, command: Withdraw) -> None:
@@ -313,7 +320,7 @@ class Carrier:
             taken = withdraw(self._pool(step), jobs, running=command.all)
             for (index, attempt), will_not_run in zip(page, taken, strict=True):
                 if will_not_run:
-                    reports.write(self._run.id, step.name, attempt, "cancelled", index=index)
+                    self._tell(step.name, attempt, "cancelled", index=index)
                     self.more = True
 
     def _outstanding(self, step: StepDefinition, row: StepRun) -> Iterator[list[tuple[int, int]]]:
@@ -364,23 +371,16 @@ def pool_of(step: StepDefinition) -> str:
     return step.pool or find(step.target).queue_name
 
 
-def carry_out(
-    seen: Seen,
-    run: Run,
-    steps: Mapping[str, StepRun],
-    listed: Sequence[tuple[int, Command]],
-    subflows: SubFlows,
-    *,
-    anew: bool,
-) -> bool:
-    """Carries out commands in their order. True: the run is to be looked at again at once."""
-    carrier, through = Carrier(seen, run, steps, subflows, anew=anew), []
+def carry_out(seen: Seen, listed: Sequence[tuple[int, Command]], subflows: SubFlows, *, anew: bool) -> bool:
+    """Carries out commands in their order; `seen` is the run as it stands with them. True: it is to be looked at again
+    at once."""
+    carrier, through = Carrier(seen, subflows, anew=anew), []
     try:
         for row_id, command in listed:
             carrier.do(command)
             through.append(row_id)
     except LATER as error:
-        logger.warning("Part of a run's commands waits: %s", error, extra={"run": run.id})
+        logger.warning("Part of a run's commands waits: %s", error, extra={"run": seen.row.id})
     finally:
         if through:
             commands.done(through)

@@ -181,7 +181,7 @@ class Draft:
             return NOTHING
         changes = Changes(
             version=before.run.version,
-            run=replace(self.run, version=before.run.version + 1),
+            run=self.run,
             steps=steps,
             counted=tuple(self._counted),
             taken=self._taken,

@@ -60,7 +60,7 @@ class Run(OurModel):
     input = models.JSONField(_("input"))
     output = models.JSONField(_("output"), null=True, blank=True)
     state = models.CharField(_("state"), max_length=16, choices=State, default=State.RUNNING)
-    lock = models.PositiveIntegerField(_("lock"), default=0, help_text=_("One larger with each change."))
+    lock = models.BigIntegerField(_("lock"), default=0, help_text=_("Another one with each change."))
     started_ms = models.BigIntegerField()
     ended_ms = models.BigIntegerField(null=True, blank=True)
     cause = models.CharField(_("cause"), max_length=200, blank=True, help_text=_("The step whose failure decided it."))

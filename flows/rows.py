@@ -1,20 +1,23 @@
 """A run as rows, read for a tick and written after it. What the columns mean: `snapshot`; who calls it: `runtime`.
 
 Nothing here is locked while it is read. The row of the run comes first, and is the first to be written, under its
-`lock`: if it has moved on since, nothing else is written.
+`lock`: if it has moved on since, nothing else is written. Each change gives the lock a value that it never had: so
+what was written under it is known to be what is there, even where a database fell back to an earlier state.
 """
 
 from __future__ import annotations
 
-import json
+import math
+import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from time import monotonic
 from typing import Any, cast
 
 from django.db.models import F
 
-from flows import models, statements
+from flows import models, reports, statements
 from flows.definition import Definition, StepDefinition
 from flows.snapshot import (
     ENDED_STEPS,
@@ -92,72 +95,65 @@ def read_run(row: models.Run) -> Run:
 
 
 class Seen:
-    """A run as it was read, and what its rows are called in the database."""
+    """A run as it was read, or as it was written, and what its rows are called in the database."""
 
     def __init__(
-        self, row: models.Run, definition: Definition, fired: Timer | None = None, *, fresh: bool = False
+        self,
+        row: models.Run,
+        definition: Definition,
+        snapshot: Snapshot,
+        ids: Mapping[str, int],
+        written_s: float = -math.inf,
     ) -> None:
-        """`fresh`: it has no other rows yet."""
         self.row = row
         self.definition = definition
-        self.ids: dict[str, int] = {}
+        self.snapshot = snapshot
+        self.ids = ids
         """Step → its row."""
-        if fresh:
-            self.snapshot = Snapshot(run=read_run(row))
-            return
-        steps = self._steps()
-        items, more = self._items(steps)
-        self.snapshot = Snapshot(
-            run=read_run(row), steps=steps, items=items, more=more, events=self._events(steps), fired=fired
-        )
+        self.written_s = written_s
+        """When it was written by this process, on its monotonic clock."""
 
-    def _steps(self) -> dict[str, StepRun]:
-        looked_at = self.definition.looked_at()
-        rows = statements.select(
-            models.StepRun, _READ, {"run_id": self.row.id}, instead={"output": _shown(sorted(looked_at))}
-        )
-        found = {}
-        for row_id, step, *values, output_bytes, attempt, ending, error, output in rows:
-            columns = dict(zip(_STEP, values, strict=True))
-            if output_bytes > OUTPUT_BYTES and step not in looked_at:
-                output = WITHHELD
-            report = None
-            if ending and attempt == columns["attempt"]:
-                report = Report(attempt=attempt, ending=ending, output=output, error=error)
-            kept = output if columns["state"] == "completed" else None
-            self.ids[step] = row_id
-            found[step] = StepRun(step=step, output=kept, report=report, **columns)
-        return found
+    @classmethod
+    def new(cls, row: models.Run, definition: Definition) -> Seen:
+        """One that has no other rows yet."""
+        return cls(row, definition, Snapshot(run=read_run(row)), {})
 
-    def _items(self, steps: Mapping[str, StepRun]) -> tuple[dict[str, tuple[ItemReport, ...]], bool]:
-        """Ended items of maps that run, not counted yet."""
-        maps = {self.ids[name]: name for name, row in steps.items() if row.state == "running" and row.listed}
-        if not maps:
-            return {}, False
-        ended = models.ItemRun.objects.filter(step_run_id__in=maps, state=models.ItemRun.State.ENDED)
-        rows = ended.order_by("step_run_id", "index")
-        listed = list(rows.values_list("step_run_id", "index", "attempt", "ending", "error")[: ITEMS_PER_TICK + 1])
-        found: dict[str, list[ItemReport]] = {}
-        for step_id, index, attempt, ending, error in listed[:ITEMS_PER_TICK]:
-            how = cast("Ending", ending)
-            report = ItemReport(index=index, attempt=attempt, ending=how, error=error)
-            found.setdefault(maps[step_id], []).append(report)
-        return {name: tuple(reports) for name, reports in found.items()}, len(listed) > ITEMS_PER_TICK
+    @classmethod
+    def read(cls, row: models.Run, definition: Definition, fired: Timer | None = None) -> Seen:
+        steps, ids = _steps(row, definition)
+        items, more = _items(steps, ids)
+        events = _events(row, definition, steps)
+        snapshot = Snapshot(run=read_run(row), steps=steps, items=items, more=more, events=events, fired=fired)
+        return cls(row, definition, snapshot, ids)
 
-    def _events(self, steps: Mapping[str, StepRun]) -> tuple[Event, ...]:
-        """The oldest of each name that no step has taken, as many as there are steps that may still wait for it."""
-        open_ = (each.target for each in self.definition.steps if each.kind == "event" and not _has_ended(steps, each))
-        found: list[Event] = []
-        for name, number in Counter(open_).items():
-            rows = models.Event.objects.filter(run_id=self.row.id, taken_by="", name=name).order_by("id")
-            for event_id, payload in rows.values_list("event_id", "payload")[:number]:
-                found.append(Event(id=event_id, name=name, payload=payload))
-        return tuple(found)
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing that a tick needs stands in rows that come and go without the lock: items, and events. How
+        steps ended is told without it, too; whoever tells that makes a tick of his own."""
+        steps, definition = self.snapshot.steps, self.definition
+        if any(each.kind == "event" and not _has_ended(steps, each) for each in definition.steps):
+            return False
+        running = (name for name, row in steps.items() if row.state == "running")
+        return len(self.ids) == len(steps) and all(definition.step(name).kind != "map" for name in running)
 
-    def write(self, changes: Changes, now_ms: int, also: Mapping[str, Any]) -> bool:
-        """Inside a transaction; False, and nothing was written, when the run is no longer as it was read.
+    def told(self, end: reports.End) -> Seen | None:
+        """With the end of a try of a step, which a tick takes in if that is the current one. None: there is no such step."""
+        row = self.snapshot.steps.get(end.step)
+        if row is None:
+            return None
+        # All of what it returned, however large: it is not in the database yet.
+        report = Report(attempt=end.attempt, ending=end.ending, output=end.output, error=end.error)
+        steps = {**self.snapshot.steps, end.step: replace(row, report=report)}
+        return Seen(self.row, self.definition, replace(self.snapshot, steps=steps), self.ids)
 
-        `also` are columns of the run that no tick knows: what it returned, whose sub-run it is.
+    def write(
+        self, changes: Changes, now_ms: int, also: Mapping[str, Any], end: reports.End | None = None
+    ) -> Seen | None:
+        """Inside a transaction: the run as it stands then. None when somebody wrote first; the transaction is to be
+        undone then.
+
+        `also` are columns of the run that no tick knows: what it returned, whose sub-run it is. `end` is what this run
+        was `told`, and is written with it.
         """
         before, run = self.snapshot.run, changes.run
         if run is not None:
@@ -166,10 +162,13 @@ class Seen:
                 for name, column in _RUN.items()
                 if getattr(run, name) != getattr(before, name)
             }
+            run = replace(run, version=new_lock())
             columns |= {"lock": run.version, **also}
             if not statements.update(models.Run, columns, {"id": run.id, "lock": changes.version}):
-                return False
-        self._write_steps(changes.steps)
+                return None
+        ids = self._write_steps(changes.steps, end)
+        if ids is None:
+            return None
         for counted in changes.counted:
             self._write_counted(counted)
         for event_id, step in changes.taken.items():
@@ -180,15 +179,29 @@ class Seen:
         ]
         if sent:
             models.Event.objects.bulk_create(sent, ignore_conflicts=True)
-        return True
+        steps = {**self.snapshot.steps, **{row.step: self._shown(row, end) for row in changes.steps}}
+        after = Snapshot(run=run or before, steps=steps)
+        return Seen(self.row, self.definition, after, {**self.ids, **ids}, monotonic())
 
-    def _write_steps(self, steps: Iterable[StepRun]) -> None:
+    def _shown(self, row: StepRun, end: reports.End | None) -> StepRun:
+        """A step that was written, as the next tick sees it."""
+        if row.output is WITHHELD:
+            return row
+        is_told = end is not None and end.step == row.step
+        output_bytes = end.output_bytes if end is not None and is_told else reports.size_of(row.output)
+        if output_bytes <= OUTPUT_BYTES or row.step in self.definition.looked_at():
+            return row
+        report = replace(row.report, output=WITHHELD) if row.report is not None else None
+        return replace(row, output=row.output and WITHHELD, report=report)
+
+    def _write_steps(self, steps: Iterable[StepRun], end: reports.End | None) -> dict[str, int] | None:
+        """The rows of those that had none; None when the end of the try had been told."""
         fresh = []
         for row in steps:
             before = self.snapshot.steps.get(row.step)
             if before is None:
                 columns = {name: getattr(row, name) for name in _STEP}
-                columns |= {"output": row.output, "output_bytes": size_of(row.output)}
+                columns |= {"output": row.output, "output_bytes": reports.size_of(row.output)}
                 fresh.append({"run": self.row.id, "step": row.step, **columns})
                 continue
             columns = {
@@ -197,10 +210,14 @@ class Seen:
                 if (value := getattr(row, name)) != getattr(before, name) and name not in _BY_LISTER
             }
             if (output := _output(row, before)) is not _AS_IT_IS:
-                columns |= {"output": output, "output_bytes": size_of(output)}
-            if columns:
+                columns |= {"output": output, "output_bytes": reports.size_of(output)}
+            if end is not None and end.step == row.step:
+                if not end.write(self.ids[row.step], columns):
+                    return None
+            elif columns:
                 statements.update(models.StepRun, columns, {"id": self.ids[row.step]})
-        statements.insert(models.StepRun, fresh)
+        ids = statements.insert(models.StepRun, fresh)
+        return dict(zip((columns["step"] for columns in fresh), ids, strict=False))  # not every database tells them
 
     def _write_counted(self, counted: Counted) -> None:
         items = models.ItemRun.objects.filter(step_run_id=self.ids[counted.step])
@@ -212,6 +229,62 @@ class Seen:
             )
             steps = models.StepRun.objects.filter(pk=self.ids[counted.step])
             steps.update(marked=F("marked") - len(counted.again))
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def _steps(row: models.Run, definition: Definition) -> tuple[dict[str, StepRun], dict[str, int]]:
+    """The steps, and what their rows are called."""
+    looked_at = definition.looked_at()
+    rows = statements.select(models.StepRun, _READ, {"run_id": row.id}, instead={"output": _shown(sorted(looked_at))})
+    found, ids = {}, {}
+    for row_id, step, *values, output_bytes, attempt, ending, error, output in rows:
+        columns = dict(zip(_STEP, values, strict=True))
+        if output_bytes > OUTPUT_BYTES and step not in looked_at:
+            output = WITHHELD
+        report = None
+        if ending and attempt == columns["attempt"]:
+            report = Report(attempt=attempt, ending=ending, output=output, error=error)
+        kept = output if columns["state"] == "completed" else None
+        ids[step] = row_id
+        found[step] = StepRun(step=step, output=kept, report=report, **columns)
+    return found, ids
+
+
+def _items(steps: Mapping[str, StepRun], ids: Mapping[str, int]) -> tuple[dict[str, tuple[ItemReport, ...]], bool]:
+    """Ended items of maps that run, not counted yet; and whether there are more."""
+    maps = {ids[name]: name for name, row in steps.items() if row.state == "running" and row.listed}
+    if not maps:
+        return {}, False
+    ended = models.ItemRun.objects.filter(step_run_id__in=maps, state=models.ItemRun.State.ENDED)
+    rows = ended.order_by("step_run_id", "index")
+    listed = list(rows.values_list("step_run_id", "index", "attempt", "ending", "error")[: ITEMS_PER_TICK + 1])
+    found: dict[str, list[ItemReport]] = {}
+    for step_id, index, attempt, ending, error in listed[:ITEMS_PER_TICK]:
+        how = cast("Ending", ending)
+        report = ItemReport(index=index, attempt=attempt, ending=how, error=error)
+        found.setdefault(maps[step_id], []).append(report)
+    return {name: tuple(reported) for name, reported in found.items()}, len(listed) > ITEMS_PER_TICK
+
+
+def _events(row: models.Run, definition: Definition, steps: Mapping[str, StepRun]) -> tuple[Event, ...]:
+    """The oldest of each name that no step has taken, as many as there are steps that may still wait for it."""
+    open_ = (each.target for each in definition.steps if each.kind == "event" and not _has_ended(steps, each))
+    found: list[Event] = []
+    for name, number in Counter(open_).items():
+        rows = models.Event.objects.filter(run_id=row.id, taken_by="", name=name).order_by("id")
+        for event_id, payload in rows.values_list("event_id", "payload")[:number]:
+            found.append(Event(id=event_id, name=name, payload=payload))
+    return tuple(found)
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def new_lock() -> int:
+    """A value that no change has had, as a column of whole numbers takes it in every database."""
+    return secrets.randbits(62)
 
 
 _AS_IT_IS = object()
@@ -234,11 +307,6 @@ def _output(row: StepRun, before: StepRun) -> Any:
     if reported or row.output is before.output or row.output is WITHHELD:
         return _AS_IT_IS
     return row.output
-
-
-def size_of(output: Any) -> int:
-    """In bytes of JSON."""
-    return 0 if output is None else len(json.dumps(output))
 
 
 def new_run(run: Run, **more: Any) -> models.Run:

@@ -15,14 +15,14 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from flows import coordinator, dispatch, models, operations, statements, versions
+from flows import coordinator, dispatch, models, operations, reports, statements, versions
 from flows.commands import left, stored
 from flows.definition import Definition
 from flows.errors import InvalidValue, RunBusy, UnknownFlow, UnknownRun
 from flows.inputs import result
 from flows.outputs import Outputs
-from flows.rows import Seen, new_run
-from flows.snapshot import Command, Decision, Snapshot, StepRun, Timer
+from flows.rows import Seen, new_lock, new_run
+from flows.snapshot import Command, Decision, Snapshot, Timer
 from flows.subflows import SubFlows
 from flows.turns import Turns
 from flows.values import Json
@@ -52,6 +52,7 @@ class Written:
     """A decision that has been written, and what is left to do of it."""
 
     seen: Seen
+    """The run as it stands with it."""
     decision: Decision
     commands: Sequence[tuple[int, Command]] = ()
     """(row, command)"""
@@ -80,7 +81,7 @@ def start(
     row = new_run(run, pool=_pool_of(definition), **more)
     with transaction.atomic(using=settings.database):
         row.save(force_insert=True)
-        written = _written(Seen(row, definition, fresh=True), decision)
+        written = _written(Seen.new(row, definition), decision)
         check()
     assert written is not None, "nobody else knows of it"
     if not transactions.defer(lambda _: _begin(written), True, settings.database):
@@ -117,20 +118,21 @@ def fire(run_id: str, timer: Timer, at_ms: int) -> None:
     act(run_id, decide, fired=timer)
 
 
-def report_and_advance(run_id: str, report: Callable[[], bool]) -> bool:
-    """Writes how a try of a step ended; with the tick that follows, in one transaction, if nobody is at it already.
+def report_and_advance(end: reports.End, seen: Seen | None = None) -> bool:
+    """Writes how a try ended; with the tick that follows, in one transaction, if nobody is at it already.
 
-    `report` writes, and says whether it was the first to tell; it may be called twice. What was told stands, whatever
-    becomes of the tick: nothing is raised once it is written.
+    `seen` is the run as it stood when the try began, where that is known. False when this try is not the current one,
+    or its end is known. What was told stands, whatever becomes of the tick: nothing is raised once it is written.
     """
+    run_id = end.run_id
     if not _turns.take(run_id):
         with transaction.atomic(using=settings.database):
-            told = report()
+            told = reports.write(end)
         if told and _turns.take(run_id):  # who is at it may have read before this was written
             _serve_all(run_id)
         return told
     try:
-        told, written = _tell(run_id, report)
+        told, written = _tell(end, seen)
     except BaseException:
         _turns.leave(run_id)
         leave_word(run_id)  # for whoever came meanwhile
@@ -227,7 +229,7 @@ def _serve(run_id: str, written: Written | None = None) -> None:
 def _hold(run_id: str, error: UnknownFlow) -> None:
     """This process cannot read the definition of the run. It says so; who can finds it when its watchdog is due."""
     rows = models.Run.objects.filter(pk=run_id, state__in=("running", "compensating"))
-    rows.update(note=str(error), watch_ms=now_ms() + WATCH_MS)
+    rows.update(note=str(error), watch_ms=now_ms() + WATCH_MS, lock=new_lock())
 
 
 def _decide(run_id: str, decide: Decide, fired: Timer | None = None, also: Mapping[str, Any] = NOTHING_ELSE) -> Written:
@@ -242,24 +244,44 @@ def _decide(run_id: str, decide: Decide, fired: Timer | None = None, also: Mappi
     raise RunBusy(f"Run {run_id} was changed by others {TRIES} times while this was to be decided: try it again.")
 
 
-def _tell(run_id: str, report: Callable[[], bool]) -> tuple[bool, Written | None]:
-    """Whether `report` was the first to tell, and the tick that was written with it, if it could be."""
+def _tell(end: reports.End, seen: Seen | None) -> tuple[bool, Written | None]:
+    """Whether this was the first to tell, and the tick that was written with it, if it could be."""
     try:
+        if (written := _at_once(end, seen)) is not None:
+            return True, written
         with transaction.atomic(using=settings.database):
             row = None
             if connections[settings.database].features.has_select_for_update:
                 # The run first, as everybody who writes both: two who hold what the other waits for would both fall.
-                row = models.Run.objects.select_for_update().filter(pk=run_id).first()
-            if not report():
+                row = models.Run.objects.select_for_update().filter(pk=end.run_id).first()
+            if not reports.write(end):
                 return False, None
-            seen = _read(run_id, row=row)
+            seen = _read(end.run_id, row=row)
             return True, _written(seen, _made(seen, coordinator.tick))
     except UnknownRun:
         return False, None
     except Exception:
-        logger.exception("A tick has failed: what was reported is written without it", extra={"run": run_id})
+        logger.exception("A tick has failed: what was reported is written without it", extra={"run": end.run_id})
     with transaction.atomic(using=settings.database):
-        return report(), None
+        return reports.write(end), None
+
+
+def _at_once(end: reports.End, seen: Seen | None) -> Written | None:
+    """The end of a step's try with the tick that follows, as one change. None, and nothing is written: somebody wrote
+    first, or it is not as simple as that."""
+    if end.index >= 0:
+        return None
+    told = (seen or _read(end.run_id)).told(end)
+    if told is None:
+        return None
+    decision = _made(told, coordinator.tick)
+    if decision.changes is None or all(row.step != end.step for row in decision.changes.steps):
+        return None  # nobody waits for it any more
+    with transaction.atomic(using=settings.database):
+        written = _written(told, decision, end=end)
+        if written is None:
+            transaction.set_rollback(True, using=settings.database)
+        return written
 
 
 def _read(run_id: str, fired: Timer | None = None, row: models.Run | None = None) -> Seen:
@@ -271,40 +293,32 @@ def _read(run_id: str, fired: Timer | None = None, row: models.Run | None = None
         definition = versions.definition_of(row.flow, row.definition)
     except InvalidValue as error:
         raise UnknownFlow(str(error)) from error
-    return Seen(row, definition, fired)
+    return Seen.read(row, definition, fired)
 
 
 def _made(seen: Seen, decide: Decide) -> Decision:
     return decide(seen.definition, seen.snapshot, now_ms(), versions.gone(seen.definition))
 
 
-def _written(seen: Seen, decision: Decision, also: Mapping[str, Any] = NOTHING_ELSE) -> Written | None:
-    """Inside a transaction. None: somebody else wrote first, and nothing was written."""
-    changes = decision.changes
+def _written(
+    seen: Seen, decision: Decision, also: Mapping[str, Any] = NOTHING_ELSE, end: reports.End | None = None
+) -> Written | None:
+    """Inside a transaction. None: somebody else wrote first, and the transaction is to be undone."""
+    changes, after = decision.changes, seen
     if changes is not None:
         if changes.run is not None and changes.run.state == "completed":
-            also = {**also, "output": result(seen.definition, Outputs(changes.run, _after(seen, decision)))}
-        if not seen.write(changes, now_ms(), also):
+            steps = {**seen.snapshot.steps, **{row.step: row for row in changes.steps}}
+            also = {**also, "output": result(seen.definition, Outputs(changes.run, steps))}
+        found = seen.write(changes, now_ms(), also, end)
+        if found is None:
             return None
-    return Written(seen=seen, decision=decision, commands=stored(seen.row.id, decision.commands, now_ms()))
+        after = found
+    return Written(seen=after, decision=decision, commands=stored(seen.row.id, decision.commands, now_ms()))
 
 
 def _carry_out(written: Written, *, anew: bool = False) -> bool:
     """True when the run is to be looked at again at once."""
-    if not written.commands:
-        return False
-    seen, changes = written.seen, written.decision.changes
-    run = changes.run if changes is not None and changes.run is not None else seen.snapshot.run
-    steps = _after(seen, written.decision)
-    return dispatch.carry_out(seen, run, steps, written.commands, _subflows, anew=anew)
-
-
-def _after(seen: Seen, decision: Decision) -> dict[str, StepRun]:
-    """The steps as they are with this decision."""
-    steps = dict(seen.snapshot.steps)
-    if decision.changes is not None:
-        steps |= {row.step: row for row in decision.changes.steps}
-    return steps
+    return bool(written.commands) and dispatch.carry_out(written.seen, written.commands, _subflows, anew=anew)
 
 
 _subflows = SubFlows(start, act, report_and_advance)

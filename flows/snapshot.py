@@ -51,7 +51,7 @@ class Run:
     tenant: str | None = None
     state: RunState = "running"
     version: int = 0
-    """The optimistic lock: whoever writes a change makes it one larger, and writes nothing if it is no longer this."""
+    """The optimistic lock: whoever writes a change gives it a new value, and writes nothing if it is no longer this."""
     started_ms: int = 0
     ended_ms: int | None = None
     cause: str = ""
@@ -187,7 +187,6 @@ class Changes:
 
     version: int
     run: Run | None = None
-    """With the next version."""
     steps: tuple[StepRun, ...] = ()
     counted: tuple[Counted, ...] = ()
     taken: Mapping[str, str] = field(default_factory=dict)

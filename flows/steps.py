@@ -10,15 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from asgiref.sync import sync_to_async
 
 from flows import models, reports, runtime
 from flows.inputs import step_key
+from flows.rows import Seen
 from flows.snapshot import Ending
 from flows.values import to_json
 from flows.waking import leave_word
+
+NEWS_S = 0.1
+"""What this process has written of a run is believed unread for so long; a process may be frozen at any point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +54,17 @@ def current_step() -> CurrentStep | None:
 class StepWrapper:
     """See `queueapp.extensions.Wrapper`. Facts are run, step, attempt and index, -1 for what is no item.
 
+    A body that begins here the moment it was handed over is wanted, by what was just written, and comes with that:
+    neither it nor the tick that follows its end has to read the run. Whoever else has it run, or was held up on the
+    way, asks first.
+
     A job of a run leaves no result of its own: what its body returned stands in the run, however large it is, and a
     step that has completed must be no job that failed (MAX_RESULT_BYTES; tests/flows/test_large_results.py).
     """
 
-    def around(self, facts: Any, body: Callable[[], Any]) -> None:
+    def around(self, facts: Any, body: Callable[[], Any], local: Seen | None = None) -> None:
         current = _read(facts)
-        if not reports.is_wanted(*facts):
+        if not _is_news(local) and not reports.is_wanted(*facts):
             self._unwanted(facts)
             return
         token = _current.set(current)
@@ -63,11 +72,11 @@ class StepWrapper:
             value = body()
         finally:
             _current.reset(token)
-        self._completed(facts, value)
+        self._completed(facts, value, local)
 
-    async def aaround(self, facts: Any, body: Callable[[], Any]) -> None:
+    async def aaround(self, facts: Any, body: Callable[[], Any], local: Seen | None = None) -> None:
         current = _read(facts)
-        if not await sync_to_async(reports.is_wanted)(*facts):
+        if not _is_news(local) and not await sync_to_async(reports.is_wanted)(*facts):
             await sync_to_async(self._unwanted)(facts)
             return
         token = _current.set(current)
@@ -75,24 +84,31 @@ class StepWrapper:
             value = await body()
         finally:
             _current.reset(token)
-        await sync_to_async(self._completed)(facts, value)
+        await sync_to_async(self._completed)(facts, value, local)
 
     def ended(self, facts: Any, ending: Ending, error: str) -> None:
-        self._tell(facts, ending, None, error)
+        runtime.report_and_advance(_end(facts, ending, error=error))
 
     def _unwanted(self, facts: Any) -> None:
         """Its end was told, and the job came back: its worker may have died before anything followed from that."""
         if models.Run.objects.filter(pk=facts[0]).exclude(state__in=models.Run.ENDED).exists():
             leave_word(facts[0])
 
-    def _completed(self, facts: Any, value: object) -> None:
-        self._tell(facts, "completed", to_json(value, f"what step {facts[1]} returned"), "")
+    def _completed(self, facts: Any, value: object, local: Seen | None) -> None:
+        output = to_json(value, f"what step {facts[1]} returned")
+        runtime.report_and_advance(_end(facts, "completed", output=output), local)
 
-    def _tell(self, facts: Any, ending: Ending, output: Any, error: str) -> None:
-        run_id, step, attempt, index = facts
-        runtime.report_and_advance(
-            run_id, lambda: reports.write(run_id, step, attempt, ending, index=index, output=output, error=error)
-        )
+
+def _is_news(local: Seen | None) -> bool:
+    """Whether nobody else can have carried out the command meanwhile, and run the body to its end."""
+    return local is not None and monotonic() - local.written_s < NEWS_S
+
+
+def _end(facts: Any, ending: Ending, *, output: Any = None, error: str = "") -> reports.End:
+    run_id, step, attempt, index = facts
+    return reports.End(
+        run_id=run_id, step=step, attempt=attempt, index=index, ending=ending, output=output, error=error
+    )
 
 
 def _read(facts: Any) -> CurrentStep:

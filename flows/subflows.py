@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from django.db import IntegrityError
-from django.db.models import F
 
 from flows import models, operations, reports, versions
 from flows.definition import Definition, StepDefinition
 from flows.errors import RunRefused, UnknownFlow, UnknownRun
+from flows.rows import new_lock
 from flows.signals import run_finished
 from flows.snapshot import Decision, Ending, Snapshot
 from flows.values import Json
@@ -34,7 +34,7 @@ class SubFlows:
         self,
         start: Callable[..., models.Run],
         act: Callable[..., Decision],
-        report_and_advance: Callable[[str, Callable[[], bool]], bool],
+        report_and_advance: Callable[[reports.End], bool],
     ) -> None:
         self._start = start
         self._act = act
@@ -83,7 +83,7 @@ class SubFlows:
         try:
             if sub.state == models.Run.State.RUNNING:
                 runs = models.Run.objects.filter(pk=sub.id, state=models.Run.State.RUNNING)
-                return bool(runs.update(parent_attempt=attempt, lock=F("lock") + 1))
+                return bool(runs.update(parent_attempt=attempt, lock=new_lock()))
             if sub.state in operations.RESUMABLE:
                 self._act(sub.id, operations.resume, also={"parent_attempt": attempt})
                 return True
@@ -96,7 +96,9 @@ class SubFlows:
         for index, attempt in page:
             sub = _sub_run(parent, step, index, attempt)
             if sub is None:
-                reports.write(parent.id, step.name, attempt, "lost", index=index)
+                reports.write(
+                    reports.End(run_id=parent.id, step=step.name, attempt=attempt, ending="lost", index=index)
+                )
             elif sub.has_ended:
                 self._tell_parent(sub)
 
@@ -124,16 +126,15 @@ class SubFlows:
         how = _ENDINGS.get(run.state, "failed")
         error = "" if how != "failed" else f"run {run.id} of flow {run.flow} is {run.state}, by its step {run.cause}"
         self._report_and_advance(
-            run.parent_run,
-            lambda: reports.write(
-                run.parent_run or "",
-                run.parent_step,
-                run.parent_attempt,
-                how,
+            reports.End(
+                run_id=run.parent_run,
+                step=run.parent_step,
+                attempt=run.parent_attempt,
+                ending=how,
                 index=run.parent_index,
                 output=run.output if how == "completed" else None,
                 error=error,
-            ),
+            )
         )
 
 

@@ -26,10 +26,11 @@ class Wrapper(Protocol):
     entered; `aaround` on the event loop.
     """
 
-    def around(self, facts: Json, body: Callable[[], Any]) -> Any:
-        """Calls `body` or not; the result is that of the job."""
+    def around(self, facts: Json, body: Callable[[], Any], local: Any) -> Any:
+        """Calls `body` or not; the result is that of the job. `local` is that of the order (`handover.Order`) where the
+        body begins in the process that handed it over, before the store has heard of it; else None."""
 
-    async def aaround(self, facts: Json, body: Callable[[], Any]) -> Any:
+    async def aaround(self, facts: Json, body: Callable[[], Any], local: Any) -> Any:
         """See `around`; what `body` gives is to be awaited."""
 
     def ended(self, facts: Json, ending: Ending, error: str) -> None:

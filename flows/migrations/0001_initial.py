@@ -44,7 +44,7 @@ class Migration(migrations.Migration):
                 ('input', models.JSONField(verbose_name='input')),
                 ('output', models.JSONField(blank=True, null=True, verbose_name='output')),
                 ('state', models.CharField(choices=[('running', 'running'), ('compensating', 'compensating'), ('completed', 'completed'), ('failed', 'failed'), ('compensated', 'compensated'), ('cancelled', 'cancelled')], default='running', max_length=16, verbose_name='state')),
-                ('lock', models.PositiveIntegerField(default=0, help_text='One larger with each change.', verbose_name='lock')),
+                ('lock', models.BigIntegerField(default=0, help_text='Another one with each change.', verbose_name='lock')),
                 ('started_ms', models.BigIntegerField()),
                 ('ended_ms', models.BigIntegerField(blank=True, null=True)),
                 ('cause', models.CharField(blank=True, help_text='The step whose failure decided it.', max_length=200, verbose_name='cause')),

@@ -8,7 +8,7 @@ above a rate is parked until its moment, and a full backlog refuses nothing that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from queueapp.errors import DuctorError, InvalidOption, StoreError
@@ -16,7 +16,7 @@ from queueapp.extensions import OPTION
 from queueapp.names import SYSTEM_TENANT
 from queueapp.producer import client, matching, rows
 from queueapp.producer.client import announce, check, failed_late
-from queueapp.producer.preparation import Prepared, prepare
+from queueapp.producer.preparation import HandedOver, Prepared, prepare
 from queueapp.producer.sending import Answer, send_each
 from queueapp.producer.task import BoundTask, DuctorTask
 from queueapp.states import Outcome, State
@@ -57,6 +57,8 @@ class Order:
     """Who surrounds its body."""
     facts: Any = None
     """What the wrapper is to know of it; JSON."""
+    local: Any = None
+    """What it is given beside that if the body begins in this process, before the store has heard of the job."""
     system: bool = False
     """It is the package's own, and no tenant's."""
     queued: bool = False
@@ -85,7 +87,8 @@ def hand_over(orders: Sequence[Order]) -> list[DuctorError | None]:
     prepared: list[Prepared | DuctorError] = [_prepared(order) for order in orders]
     found: list[DuctorError | None] = [one if isinstance(one, DuctorError) else None for one in prepared]
     places = [(place, one) for place, one in enumerate(prepared) if isinstance(one, Prepared)]
-    begun = matching.send(places[0][1]) if len(orders) == len(places) == 1 and not orders[0].queued else None
+    alone = len(orders) == len(places) == 1 and not orders[0].queued
+    begun = matching.send(places[0][1], orders[0].local) if alone else None
     answers = [begun] if begun is not None else send_each([(one.pool, one.job) for _, one in places])
     for (place, one), answer in zip(places, answers, strict=True):
         found[place] = error = _taken(one, answer)
@@ -101,22 +104,19 @@ def _prepared(order: Order) -> Prepared | DuctorError:
     try:
         _require_alone(bound.task)
         made = prepare(
-            bound.task, bound.args, bound.kwargs, tenant=SYSTEM_TENANT if order.system else "", options=options
+            bound.task,
+            bound.args,
+            bound.kwargs,
+            tenant=SYSTEM_TENANT if order.system else "",
+            options=options,
+            handed_over=HandedOver(id=fixed_id(order.at_ms, order.key), tier=order.tier, unheard=order.queued),
         )
         rows.require_pool(made.pool)
         if not order.system:
             rows.require_tenant(made.job.tenant)
     except DuctorError as error:
         return error
-    job = replace(
-        made.job,
-        id=fixed_id(order.at_ms, order.key),
-        tier=order.tier,
-        parks=False,
-        admitted=True,
-        unheard=order.queued,
-    )
-    return replace(made, job=job, handed_over=True)
+    return made
 
 
 def _require_alone(task: DuctorTask) -> None:

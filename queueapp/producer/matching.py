@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from queueapp import metrics
 from queueapp.errors import StoreError
@@ -41,7 +41,7 @@ class Begun(Protocol):
 class Channel(Protocol):
     """Free slots of this process for the jobs of one pool. Called from any thread."""
 
-    def begin(self, task: DuctorTask, job: NewJob) -> Begun | Miss: ...
+    def begin(self, task: DuctorTask, job: NewJob, local: Any) -> Begun | Miss: ...
 
 
 _channels: dict[str, Channel] = {}
@@ -80,9 +80,12 @@ def is_plain(job: NewJob) -> bool:
     )
 
 
-def send(prepared: Prepared) -> Answer | None:
-    """The store's answer about a job that has begun here; None: it has not, and is to be sent as any other."""
-    begun = _begin(prepared)
+def send(prepared: Prepared, local: Any = None) -> Answer | None:
+    """The store's answer about a job that has begun here; None: it has not, and is to be sent as any other.
+
+    `local` is for what surrounds its body (`extensions.Wrapper`).
+    """
+    begun = _begin(prepared, local)
     if begun is None:
         return None
     lease: LeasedJob | None = None
@@ -113,12 +116,14 @@ async def asend(prepared: Prepared) -> Answer | None:
     return found.answer
 
 
-def _begin(prepared: Prepared) -> Begun | None:
+def _begin(prepared: Prepared, local: Any = None) -> Begun | None:
     if not _channels or not is_plain(prepared.job) or open_transactions():
         return None
     pool, task = prepared.pool, registry.get(prepared.job.task)
     channel = _channels.get(pool)
-    begun: Begun | Miss = "miss_no_channel" if channel is None or task is None else channel.begin(task, prepared.job)
+    begun: Begun | Miss = (
+        "miss_no_channel" if channel is None or task is None else channel.begin(task, prepared.job, local)
+    )
     metrics.sync_match(pool, begun if isinstance(begun, str) else "hit")
     return None if isinstance(begun, str) else begun
 

@@ -29,7 +29,19 @@ from queueapp.producer.tenancy import resolve_tenant
 from queueapp.states import State
 from queueapp.store import shards
 from queueapp.store.ids import new_id
-from queueapp.store.records import Enqueued, NewJob
+from queueapp.store.records import Enqueued, NewJob, Tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedOver:
+    """What is said of a job by a package that hands it over for itself (`handover`); the fields are those of `NewJob`.
+
+    It is admitted: nobody is there to be told that there is no room.
+    """
+
+    id: str
+    tier: Tier
+    unheard: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +111,12 @@ def prepare(
     *,
     tenant: str = "",
     options: Mapping[str, Any] | None = None,
+    handed_over: HandedOver | None = None,
 ) -> Prepared:
     """Check and encode a job, without the store and without our tables; a host's tenant resolvers may be asked.
 
-    `tenant`: whose it is, whatever the task says. `options`: further ones for the worker.
+    `tenant`: whose it is, whatever the task says. `options`: further ones for the worker. `handed_over`: what a package
+    says of its own job.
     """
     ours = adopt(task)
     payload = encoded(ours, args, kwargs, _options(ours) | dict(options or {}))
@@ -114,7 +128,7 @@ def prepare(
     args, kwargs, _ = decode_arguments(payload)
     filled = derived(ours, args, kwargs, tenant)
     job = NewJob(
-        id=new_id(),
+        id=handed_over.id if handed_over is not None else new_id(),
         task=name,
         tenant=tenant,
         payload=payload,
@@ -131,11 +145,14 @@ def prepare(
         idempotency_ttl_ms=settings.idempotency_ttl_ms,
         deadline_ms=_deadline_ms(ours.deadline, max(due_ms, now_ms() + delay_ms if delay_ms else 0)),
         keys=filled.keys,
-        parks=ours.on_throttle == "park",
+        parks=ours.on_throttle == "park" and handed_over is None,
         debounce=filled.debounce,
         singleton=filled.singleton,
+        tier=handed_over.tier if handed_over is not None else "start",
+        admitted=handed_over is not None,
+        unheard=handed_over is not None and handed_over.unheard,
     )
-    return Prepared(task=ours, job=job, args=args, kwargs=kwargs)
+    return Prepared(task=ours, job=job, args=args, kwargs=kwargs, handed_over=handed_over is not None)
 
 
 def encoded(

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import iscoroutinefunction
 from time import monotonic
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.dispatch import Signal
 
 from queueapp import extensions
 from queueapp.codec import decode_arguments, encode_result
@@ -114,13 +113,14 @@ async def arun_one(held: Held, faults: Faults, limits: Limits | None = None) -> 
             if run.task.metadata:
                 await asyncio.to_thread(save_given, held, run.task)
             with entered(held.job.tenant):
-                if (sending := _elsewhere(task_started, announcement.started)) is not None:
-                    await sending
+                if is_heard(task_started):
+                    await sync_to_async(announcement.started)()
+                else:
+                    announcement.started()
                 faults.before_body()
                 body = faults.body(run.body, run.task.func)
                 outcome = run.completed(await awithin(limits, held, run.task, body))
-            if (sending := _elsewhere(task_finished, run.announce_end)) is not None:
-                await sending
+            await _finished(run.announce_end)
             if run.is_wrapped:
                 await _to_its_end(run.tell_wrapper)
         except WaitsForChildren:
@@ -129,9 +129,7 @@ async def arun_one(held: Held, faults: Faults, limits: Limits | None = None) -> 
             outcome = _unrun(held, error)
         except BaseException as error:
             outcome = run.failed(error)
-            tell = partial(run.announce_failure, error, outcome)
-            if (sending := _elsewhere(task_finished, tell)) is not None:
-                await sending
+            await _finished(partial(run.announce_failure, error, outcome))
             if run.is_wrapped:
                 await _to_its_end(partial(run.tell_wrapper, outcome))
     return None if faults.drops_outcome() else outcome
@@ -181,12 +179,13 @@ class _Run:
     def read(self) -> Announcement:
         """Reads what the job came with. Raises UnknownWrapper."""
         self._args, self._kwargs, options = decode_arguments(self.held.job.payload)
+        wrapped = options.pop(extensions.OPTION, None)
         if options or self.task.metadata:
             self.task = _as_enqueued(self.task, options)
             self.task.get_backend()  # raises for one that is not configured here
         self._announcement = Announcement(self.task, self.held, self._args, self._kwargs)
-        if extensions.OPTION in options:
-            name, self._facts = options[extensions.OPTION]
+        if wrapped is not None:
+            name, self._facts = wrapped
             self._wrapper = extensions.wrapper_of(name)
         return self._announcement
 
@@ -195,7 +194,7 @@ class _Run:
         if self._wrapper is None:
             return self.task.func(*self._arguments(), **self._kwargs)
         around = self._wrapper.aaround if iscoroutinefunction(self.task.func) else self._wrapper.around
-        return around(self._facts, lambda: self.task.func(*self._arguments(), **self._kwargs))
+        return around(self._facts, lambda: self.task.func(*self._arguments(), **self._kwargs), self.held.local)
 
     def completed(self, value: object) -> Completed:
         """The outcome of a body that returned, with its result as the store keeps it."""
@@ -272,17 +271,17 @@ def _unrun(held: Held, error: UnknownTask | UnknownWrapper) -> Returned:
     return unknown_task(held.job)
 
 
-def _elsewhere(signal: Signal, announce: Callable[[], None]) -> Awaitable[None] | None:
-    """Sends a signal from the event loop. Where receivers of the host's listen, which may block, that is to be awaited:
-    they run in another thread."""
-    if is_heard(signal):
-        return sync_to_async(announce)()
-    announce()
-    return None
+async def _finished(announce: Callable[[], None]) -> None:
+    """Sends `task_finished` from the event loop."""
+    if is_heard(task_finished):
+        await _to_its_end(announce)
+    else:
+        announce()
 
 
 async def _to_its_end(tell: Callable[[], None]) -> None:
-    """From the event loop. A body is cancelled once: what comes too late for it is no reason to stop here."""
+    """From the event loop, in another thread: it may block. A body is cancelled once: what comes too late for it is no
+    reason to stop here, and changes nothing of how it ended."""
     telling = asyncio.ensure_future(sync_to_async(tell)())
     try:
         await asyncio.shield(telling)

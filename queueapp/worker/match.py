@@ -16,6 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from time import monotonic, sleep
+from typing import Any
 
 from queueapp.moments import now_ms
 from queueapp.producer import matching
@@ -92,7 +93,7 @@ class Matches:
 
     # -- any thread ------------------------------------------------------------------------------------------------
 
-    def begin(self, task: DuctorTask, job: NewJob, line: Line) -> Match | matching.Miss:
+    def begin(self, task: DuctorTask, job: NewJob, local: Any, line: Line) -> Match | matching.Miss:
         """Hands the job to a free slot, or says why not."""
         looped = self._looped.get(job.task)
         if looped is None:
@@ -110,7 +111,7 @@ class Matches:
             if self._unseen[looped] >= self._places[looped] or self.pending >= self._most:
                 return "miss_buffer_full"
             self._unseen[looped] += 1
-        held = Held(_leased(job, line.lease_ms), line, begun=True, recorded=threading.Event())
+        held = Held(_leased(job, line.lease_ms), line, begun=True, recorded=threading.Event(), local=local)
         placement = self._placements[looped]
         match = Match(held, Chunk(deque((held,)), monotonic(), unrecorded=True), placement, self._post)
         self._begun.append(match)  # first: the I/O thread must know it before its slot posts it back
@@ -195,8 +196,8 @@ class Channel:
         self._matches = matches
         self._line = line
 
-    def begin(self, task: DuctorTask, job: NewJob) -> Match | matching.Miss:
-        return self._matches.begin(task, job, self._line)
+    def begin(self, task: DuctorTask, job: NewJob, local: Any) -> Match | matching.Miss:
+        return self._matches.begin(task, job, local, self._line)
 
 
 def _drop(held: Held) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from queueapp.store.records import Completed, Failed, LeasedJob, Returned
 from queueapp.worker.tidying import close_connections, open_caches
@@ -80,6 +80,8 @@ class Held:
     """This stands for a body that has passed its time limit: what is left to do is to say so."""
     recorded: threading.Event | None = None
     """Of a body that began before the store knew of its job (`match`): set once the store has answered."""
+    local: Any = None
+    """Of such a body: what came with its order for what surrounds it (`extensions.Wrapper`)."""
 
     @property
     def public_id(self) -> str:

@@ -73,11 +73,11 @@ def dying(after: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def noting(completed: Callable[..., None]) -> Callable[..., None]:
     """What is known to be recorded: a body of that key has no business to begin any more."""
 
-    def called(wrapper: object, facts: Any, value: object) -> None:
+    def called(wrapper: object, facts: Any, value: object, *more: object) -> None:
         from flows.inputs import step_key
         from tests.faults.flow_jobs import note
 
-        completed(wrapper, facts, value)
+        completed(wrapper, facts, value, *more)
         run_id, step, _, index = facts
         note("recorded", step_key(run_id, step, None if index < 0 else index))
 

@@ -1,21 +1,25 @@
 """A queue in memory for the real runtime: it loses, repeats and reorders, and its processes die where it hurts.
 
 It stands in for `hand_over`, `standing` and `withdraw` and for the clock; rows are real. What a job runs is what a
-worker runs for a step: `StepWrapper` around a body. Seeded: a run that has failed fails again.
+worker runs for a step: `StepWrapper` around a body, which may begin the moment it was handed over (SyncMatch), while
+others go on. Seeded: a run that has failed fails again.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from flows import commands, dispatch, models, reports, runtime, sweep, tasks, waking
+from flows import commands, dispatch, models, reports, runtime, steps, sweep, tasks, waking
+from flows.reports import End
+from flows.rows import Seen
 from flows.snapshot import Command, Ending, Enqueue, Finish
 from flows.steps import StepWrapper
 from flows.values import Json
@@ -57,12 +61,16 @@ class Queue:
     """(run, step, index) → how often it was recorded as completed."""
     ran: list[tuple[str, str, int, int]] = field(default_factory=list)
     """(run, step, index, attempt) of each body that ran to its end."""
+    kept: int = 0
+    """So many ticks went by what this process had written before."""
     decided: Counter[tuple[str, Command]] = field(default_factory=Counter)
     """(run, command) → how often it was decided on, of those that are decided on once: to begin a step, to end."""
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
         self.dead = False
+        self._begun: dict[str, Seen] = {}
+        """Jobs whose bodies begin in the process that has just handed them over, and what came with them."""
         self._wrapper = StepWrapper()
 
     # -- what the runtime calls ------------------------------------------------------------------------------------
@@ -93,6 +101,8 @@ class Queue:
             due = order.job.task.run_after
             due_ms = 0 if due is None else round(due.timestamp() * 1000)
             facts = order.facts if order.wrapper else None
+            if order.key not in self.jobs and order.local is not None and not away and self.chance.random() < 0.5:
+                self._begun[order.key] = order.local
             self.jobs.setdefault(order.key, Job(facts, order.job.args, due_ms))
         return StoreUnavailable("The store is away, or its answer is lost.") if away else None
 
@@ -107,6 +117,8 @@ class Queue:
 
     def step(self) -> bool:
         """Something that can happen does. False when nothing can but the passing of time."""
+        if self.work_begun():
+            return True
         ready = [key for key, job in self.jobs.items() if job.ending is None and job.due_ms <= self.now_ms]
         if not ready:
             return False
@@ -114,20 +126,30 @@ class Queue:
         self.work(key)
         if key in self.jobs and self._happens():
             self.work(key)  # delivered again: its worker is taken for dead
+        self.work_begun()
         return True
 
-    def work(self, key: str) -> None:
+    def work_begun(self) -> bool:
+        """Bodies that have begun where they were handed over go on; whether there were any."""
+        found = bool(self._begun)
+        while self._begun:
+            key, local = self._begun.popitem()
+            if key in self.jobs:
+                self.work(key, local)
+        return found
+
+    def work(self, key: str, local: Seen | None = None) -> None:
         job = self.jobs[key]
         try:
             if job.facts is None:
                 tasks.wake.func(*job.args)
                 del self.jobs[key]
             else:
-                self._run(job)
+                self._run(job, local)
         except Killed:
             self.dead = False  # another process goes on; the job is still there
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: Job, local: Seen | None) -> None:
         run_id, step, attempt, index = job.facts
         run = models.Run.objects.get(pk=run_id)
         ending: Ending = "completed"
@@ -135,6 +157,8 @@ class Queue:
         def body() -> Json:
             nonlocal ending
             ending, output = self.body(run, step, None if index < 0 else index, attempt)
+            if local is not None and self.chance.random() < 0.3:
+                self.step()  # before it ends
             self._may_die()
             self.ran.append((run_id, step, index, attempt))
             if ending != "completed":
@@ -142,7 +166,7 @@ class Queue:
             return output
 
         try:
-            self._wrapper.around(job.facts, body)
+            self._wrapper.around(job.facts, body, local)
         except Broken as error:
             job.error = f"Broken: {error}"
             self._wrapper.ended(job.facts, "failed", job.error)
@@ -151,6 +175,7 @@ class Queue:
     def lose_all(self) -> None:
         """The store is lost with all that was in it, timers too."""
         self.jobs.clear()
+        self._begun.clear()
 
     def pass_time(self) -> None:
         """To the next moment at which something is due, or at which the sweep would find something."""
@@ -177,14 +202,14 @@ class Queue:
     def carry_out(self, whole: Carry) -> Carry:
         """A process may die before, between or after the commands."""
 
-        def carry_out(seen: Any, run: Any, steps: Any, listed: Sequence[Any], *given: Any, **named: Any) -> bool:
+        def carry_out(seen: Seen, listed: Sequence[Any], *given: Any, **named: Any) -> bool:
             self._may_die()
             if not (self.losses and len(listed) > 1):
-                return whole(seen, run, steps, listed, *given, **named)
+                return whole(seen, listed, *given, **named)
             place = self.chance.randrange(len(listed))
-            more = whole(seen, run, steps, listed[:place], *given, **named)
+            more = whole(seen, listed[:place], *given, **named)
             self._may_die()
-            return whole(seen, run, steps, listed[place:], *given, **named) or more
+            return whole(seen, listed[place:], *given, **named) or more
 
         return carry_out
 
@@ -197,16 +222,44 @@ class Queue:
 
         return stored
 
-    def write(self, whole: Callable[..., bool]) -> Callable[..., bool]:
+    def write(self, whole: Callable[[End], bool]) -> Callable[[End], bool]:
         """Notes what was recorded as completed."""
 
-        def write(run_id: str, step: str, attempt: int, how: Ending, *, index: int = -1, **given: Any) -> bool:
-            told = whole(run_id, step, attempt, how, index=index, **given)
-            if told and how == "completed":
-                self.recorded[run_id, step, index] += 1
+        def write(end: End) -> bool:
+            told = whole(end)
+            self._note(end if told else None)
             return told
 
         return write
+
+    def at_once(self, whole: Callable[[End, Seen | None], Any]) -> Callable[[End, Seen | None], Any]:
+        """Notes what was recorded so, and looks whether what was kept of a run is what its rows say."""
+
+        def at_once(end: End, seen: Seen | None) -> Any:
+            if seen is not None:
+                self._compare(seen)
+            written = whole(end, seen)
+            self._note(end if written is not None else None)
+            return written
+
+        return at_once
+
+    def _note(self, end: End | None) -> None:
+        if end is not None and end.ending == "completed":
+            self.recorded[end.run_id, end.step, end.index] += 1
+
+    def _compare(self, seen: Seen) -> None:
+        """Of steps that run somebody may have told the end, and tells it to the run, too."""
+        there = runtime._read(seen.row.id)
+        if there.snapshot.run.version != seen.snapshot.run.version:
+            return
+        self.kept += 1
+        kept = seen.snapshot.steps
+        steps = {
+            name: replace(row, report=kept[name].report) if row.state == "running" else row
+            for name, row in there.snapshot.steps.items()
+        }
+        assert (replace(there.snapshot, steps=steps), there.ids) == (seen.snapshot, seen.ids)
 
     def _happens(self, factor: float = 1.0) -> bool:
         return self.chance.random() < self.losses * factor
@@ -219,6 +272,7 @@ class Queue:
     def _may_die(self) -> None:
         if self.dead or self._happens(0.3):
             self.dead = True
+            self._begun.clear()
             raise Killed
 
 
@@ -233,6 +287,8 @@ def around(queue: Queue) -> Iterator[Queue]:
         patch.setattr(dispatch, "carry_out", queue.carry_out(dispatch.carry_out))
         patch.setattr(runtime, "stored", queue.stored(commands.stored))
         patch.setattr(reports, "write", queue.write(reports.write))
+        patch.setattr(runtime, "_at_once", queue.at_once(runtime._at_once))
+        patch.setattr(steps, "NEWS_S", math.inf)
         for clock in (runtime, reports, waking):
             patch.setattr(clock, "now_ms", lambda: queue.now_ms)
         yield queue

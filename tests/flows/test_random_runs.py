@@ -71,7 +71,9 @@ class Trial:
     def start(self) -> str:
         before = set(models.Run.objects.values_list("id", flat=True))
         try:
-            return runtime.start(self.definition, {}, tenant="acme").id
+            run_id = runtime.start(self.definition, {}, tenant="acme").id
+            self.queue.work_begun()
+            return run_id
         except Killed:
             self.queue.dead = False
         [run_id] = models.Run.objects.filter(parent_run=None).exclude(pk__in=before).values_list("id", flat=True)

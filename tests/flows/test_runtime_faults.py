@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from flows import (
 )
 from flows.declaring import registry
 from flows.errors import UnknownFlow
-from flows.snapshot import Timer, Wake
+from flows.snapshot import Ending, Timer, Wake
 from queueapp import task
 from queueapp.errors import StoreUnavailable
 from queueapp.moments import now_ms
@@ -60,6 +61,10 @@ def picky(given: dict[str, Any]) -> object:
 def napping(given: dict[str, Any]) -> object:
     made = step(host.same, given)
     return step(host.same, 1, name="after", after=sleep(made["seconds"], name="nap"))
+
+
+def end(run_id: str, name: str, ending: Ending, *, attempt: int = 1, **more: Any) -> reports.End:
+    return reports.End(run_id=run_id, step=name, attempt=attempt, ending=ending, **more)
 
 
 def error_of(run_id: str, name: str) -> str:
@@ -111,7 +116,7 @@ def test_what_was_told_stands_whatever_becomes_of_the_tick(monkeypatch: pytest.M
     run = host.chain.start(1)
     with monkeypatch.context() as broken:
         broken.setattr(runtime, "_made", lambda *_: 1 / 0)
-        assert runtime.report_and_advance(run.id, lambda: reports.write(run.id, "add", 1, "completed", output=7))
+        assert runtime.report_and_advance(end(run.id, "add", "completed", output=7))
     assert models.StepRun.objects.get(run_id=run.id, step="add").report_ending == "completed"
     work()
     assert run.refresh().output == 17
@@ -202,7 +207,7 @@ def test_a_timer_of_a_run_that_is_gone_ends() -> None:
 def test_an_error_with_characters_that_no_database_takes_is_told_all_the_same() -> None:
     run = blaming.start("half a pair")
     models.Run.objects.filter(pk=run.id).update(input={"text": "x"})
-    assert reports.write(run.id, "blames", 1, "failed", error="a zero \0 and half a pair \ud800")
+    assert reports.write(end(run.id, "blames", "failed", error="a zero \0 and half a pair \ud800"))
     row = models.StepRun.objects.get(run_id=run.id, step="blames")
     assert row.report_error == "a zero  and half a pair \\ud800"
 
@@ -266,8 +271,9 @@ def test_an_end_that_is_told_twice_is_written_once() -> None:
     work(slots=1)
     item = models.ItemRun.objects.get(step_run__run_id=run.id, index=1)
     assert (item.state, item.ending) == ("counted", "completed")
-    assert not reports.write(run.id, "double", item.attempt, "failed", index=1)
-    assert not reports.write(run.id, "double", item.attempt + 1, "completed", index=1, output=5)
+    told = end(run.id, "double", "failed", attempt=item.attempt, index=1)
+    assert not reports.write(told)
+    assert not reports.write(replace(told, attempt=item.attempt + 1, ending="completed", output=5))
 
 
 def test_a_thread_does_not_serve_a_run_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +305,7 @@ def test_a_pool_that_was_given_up_does_not_stop_a_run_from_being_woken() -> None
 def test_a_step_whose_worker_died_after_its_end_was_told_is_gone_on_with() -> None:
     """The job comes back, does not run, and whoever has it looks after the run."""
     run = host.chain.start(1)
-    assert reports.write(run.id, "add", 1, "completed", output=5)
+    assert reports.write(end(run.id, "add", "completed", output=5))
     work()
     assert run.refresh().output == 15
     assert sum(host.RAN.values()) == 1

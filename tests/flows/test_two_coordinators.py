@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from unittest.mock import patch
 
@@ -17,7 +18,9 @@ from django.db import connection, connections, transaction
 
 from flows import dispatch, get_run, models, reports, runtime, waking
 from flows.errors import RunBusy
+from flows.reports import End
 from flows.subflows import SubFlows
+from flows.values import Json
 from queueapp.errors import DuctorError
 from queueapp.producer.handover import Order
 from tests.flows import host
@@ -76,11 +79,12 @@ def together() -> Iterator[Callable[..., list[BaseException | None]]]:
         yield call
 
 
-def told(run_id: str, step: str, index: int = -1, attempt: int = 1) -> Callable[[], object]:
-    def write() -> bool:
-        return reports.write(run_id, step, attempt, "completed", index=index, output=1)
+def end(run_id: str, step: str, index: int = -1, output: Json = 1) -> End:
+    return End(run_id=run_id, step=step, attempt=1, index=index, ending="completed", output=output)
 
-    return lambda: runtime.report_and_advance(run_id, write)
+
+def told(run_id: str, step: str, index: int = -1) -> Callable[[], object]:
+    return lambda: runtime.report_and_advance(end(run_id, step, index))
 
 
 Together = Callable[..., list[BaseException | None]]
@@ -101,9 +105,7 @@ def test_an_end_that_two_tell_at_once_is_recorded_once(together: Together) -> No
         heard: list[bool] = []
 
         def tell(run_id: str = run.id, heard: list[bool] = heard) -> None:
-            heard.append(
-                runtime.report_and_advance(run_id, lambda: reports.write(run_id, "left", 1, "completed", output=1))
-            )
+            heard.append(runtime.report_and_advance(end(run_id, "left")))
 
         assert together(tell, tell) == [None, None]
         assert sorted(heard) == [False, True]
@@ -112,7 +114,7 @@ def test_an_end_that_two_tell_at_once_is_recorded_once(together: Together) -> No
 
 def test_items_that_end_at_once_are_counted_once_each(together: Together) -> None:
     run = host.wide.start(12)
-    runtime.report_and_advance(run.id, lambda: reports.write(run.id, "numbers", 1, "completed", output=list(range(12))))
+    runtime.report_and_advance(end(run.id, "numbers", output=[*range(12)]))
     assert models.ItemRun.objects.filter(state="issued").count() == 12
     twice = [told(run.id, "double", index % 12) for index in range(16)]
     assert together(*twice) == [None] * 16
@@ -127,19 +129,19 @@ def test_an_items_end_is_compared_with_what_is_there_when_it_is_written(together
     if not connection.features.has_select_for_update:
         pytest.skip("here one transaction writes at a time")
     run = host.wide.start(1)
-    runtime.report_and_advance(run.id, lambda: reports.write(run.id, "numbers", 1, "completed", output=[7]))
+    runtime.report_and_advance(end(run.id, "numbers", output=[7]))
     written = threading.Event()
     heard: dict[str, bool] = {}
 
     def first() -> None:
         with transaction.atomic():
-            heard["first"] = reports.write(run.id, "double", 1, "completed", index=0, output=1)
+            heard["first"] = reports.write(end(run.id, "double", 0))
             written.set()
             threading.Event().wait(0.5)  # the other one is on its way
 
     def second() -> None:
         assert written.wait(10)
-        heard["second"] = reports.write(run.id, "double", 1, "failed", index=0, error="late")
+        heard["second"] = reports.write(replace(end(run.id, "double", 0), ending="failed", error="late"))
 
     assert together(first, second) == [None, None]
     assert heard == {"first": True, "second": False}
@@ -172,7 +174,7 @@ def test_two_cancels_at_once_are_one(together: Together) -> None:
 
 
 def test_who_reports_takes_the_run_first_and_nobody_waits_in_a_circle(
-    together: Together, caplog: pytest.LogCaptureFixture
+    together: Together, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One has told an end and would write the run; the other has written the run and would write that step."""
     if not connection.features.has_select_for_update:
@@ -180,8 +182,10 @@ def test_who_reports_takes_the_run_first_and_nobody_waits_in_a_circle(
     run = host.joined.start()
     told_, written = threading.Event(), threading.Event()
 
-    def tell() -> bool:
-        first = reports.write(run.id, "left", 1, "completed", output=1)
+    write = reports.write
+
+    def tell(left: End) -> bool:
+        first = write(left)
         told_.set()
         written.wait(0.5)  # never, if this one was there first
         return first
@@ -191,7 +195,9 @@ def test_who_reports_takes_the_run_first_and_nobody_waits_in_a_circle(
         get_run(run.id).cancel()
         written.set()
 
-    raised = together(lambda: runtime.report_and_advance(run.id, tell), cancel)
+    monkeypatch.setattr(runtime, "_at_once", lambda *_: None)  # as when somebody wrote first
+    monkeypatch.setattr(reports, "write", tell)
+    raised = together(told(run.id, "left"), cancel)
     assert raised == [None, None]
     assert not caplog.records, "no tick was given up"
     assert get_run(run.id).state == "cancelled"

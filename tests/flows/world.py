@@ -132,7 +132,7 @@ class World:
             if changes.run is not None:
                 if changes.version != self.run.version:
                     return False
-                self.run = changes.run
+                self.run = replace(changes.run, version=self.run.version + 1)
             for row in changes.steps:
                 before = self.steps.get(row.step)
                 if before is not None and before.attempt == row.attempt:

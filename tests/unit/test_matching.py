@@ -47,7 +47,7 @@ class Slots:
     def __init__(self) -> None:
         self.bodies: list[Body] = []
 
-    def begin(self, task: DuctorTask, job: NewJob) -> Body:
+    def begin(self, task: DuctorTask, job: NewJob, local: Any) -> Body:
         self.bodies.append(Body())
         return self.bodies[-1]
 

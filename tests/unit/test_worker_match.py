@@ -48,7 +48,7 @@ def job(number: int = 0, **options: Any) -> NewJob:
 def offer(number: int = 0, task: DuctorTask = add, **options: Any) -> Match | str:
     """As `matching.send` does before it asks the store."""
     channel = matching._channels.get(POOL)
-    found = channel.begin(task, job(number, **options)) if channel is not None else "miss_no_channel"
+    found = channel.begin(task, job(number, **options), None) if channel is not None else "miss_no_channel"
     assert isinstance(found, (Match, str))
     return found
 

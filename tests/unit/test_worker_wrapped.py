@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from django.test import override_settings
 
 from queueapp import extensions, task
 from queueapp.codec import encode_arguments
+from queueapp.compat import task_finished
 from queueapp.errors import UnknownWrapper, WaitsForChildren
 from queueapp.names import SYSTEM_TENANT
 from queueapp.producer.tenancy import current_tenant
@@ -32,7 +34,7 @@ ENTERED: list[str] = []
 class Spy:
     """Says what happens. Facts: `skip` = the body is not called; `deaf` = it raises when told of the end."""
 
-    def around(self, facts: Any, body: Callable[[], Any]) -> Any:
+    def around(self, facts: Any, body: Callable[[], Any], local: Any) -> Any:
         SAID.append(f"around for {current_tenant()}")
         if facts == "skip":
             return "skipped"
@@ -40,7 +42,7 @@ class Spy:
         SAID.append("body returned")
         return value
 
-    async def aaround(self, facts: Any, body: Callable[[], Any]) -> Any:
+    async def aaround(self, facts: Any, body: Callable[[], Any], local: Any) -> Any:
         SAID.append(f"aaround for {current_tenant()}")
         value = await body()
         SAID.append("body returned")
@@ -52,6 +54,8 @@ class Spy:
         SAID.append(f"{ending}: {error.strip().splitlines()[-1] if error else ''}")
         if facts == "deaf":
             raise OSError("nobody at home")
+        if facts == "slow":
+            hears()
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +63,15 @@ def _spy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extensions, "_wrappers", {"spy": Spy()})
     SAID.clear()
     ENTERED.clear()
+
+
+TELLING, HEARD = threading.Event(), threading.Event()
+
+
+def hears(**_: object) -> None:
+    """Takes its time."""
+    TELLING.set()
+    assert HEARD.wait(10)
 
 
 @task
@@ -159,6 +172,35 @@ def test_of_a_job_that_runs_elsewhere_by_now_nothing_is_told(function: str, loop
     one.lost = True
     run(one, looped=looped)
     assert not [said for said in SAID if said.startswith(("failed", "cancelled"))]
+
+
+@pytest.mark.parametrize("function", ["aworks", "abreaks"])
+@pytest.mark.parametrize("slow", ["a receiver", "the package"])
+def test_a_cancel_that_comes_while_the_end_is_told_changes_nothing(function: str, slow: str) -> None:
+    """On the loop, where a cancel is an exception that may be raised anywhere."""
+    TELLING.clear()
+    HEARD.clear()
+    one = held(function, "slow" if slow == "the package" else None)
+    one.cancelled = slow == "the package"  # else it is told of no good end; the exception comes at the first wait
+
+    async def scene() -> Outcome:
+        running = asyncio.ensure_future(attempt.arun_one(one, Faults()))
+        assert await asyncio.to_thread(TELLING.wait, 10)
+        if not one.cancelled:
+            running.cancel()
+            await asyncio.sleep(0)
+        HEARD.set()
+        return await running
+
+    if slow == "a receiver":
+        task_finished.connect(hears)
+    try:
+        outcome = asyncio.run(scene())
+    finally:
+        task_finished.disconnect(hears)
+    assert isinstance(outcome, Completed if function == "aworks" else Failed)
+    if isinstance(outcome, Failed):
+        assert b"ValueError" in outcome.error
 
 
 @pytest.mark.parametrize(("function", "looped"), [("waits", False), ("awaits", False), ("awaits", True)])
