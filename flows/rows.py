@@ -137,7 +137,7 @@ class Seen:
         return len(self.ids) == len(steps) and all(definition.step(name).kind != "map" for name in running)
 
     def told(self, end: reports.End) -> Seen | None:
-        """With the end of a try of a step, which a tick takes in if that is the current one. None: there is no such step."""
+        """With the end of a try of a step, for a tick to take in; None: there is no such step."""
         row = self.snapshot.steps.get(end.step)
         if row is None:
             return None
