@@ -43,6 +43,8 @@ PROBED_POOLS = 10
 """Of so many pools a standby looks at each leader ten times a second; of more, as often in all."""
 POOLS_EVERY_S = 10.0
 """How often the loop looks for pools that are new."""
+SPARE = 0.125
+"""This part of its pause a duty may be cut short by: so those of about the same pause come to fall together."""
 LEADERSHIP = "leadership"
 SHARES_IN_A_ROW = 20
 """A duty that always finds more lets the others in between."""
@@ -71,6 +73,8 @@ class Appointment:
     what: str
     act: Callable[[], float]
     due: float = 0.0
+    spare_s: float = 0.0
+    """So much sooner it may be kept, when the loop is awake anyway: to wake costs more than to do."""
 
     @property
     def name(self) -> str:
@@ -160,7 +164,7 @@ class Scheduler:
                     now = self._clock()
                     for appointment in [*self._appointments]:
                         self._lead_hurried(0.0)
-                        if appointment.due <= now and not self._stopping:
+                        if appointment.due - appointment.spare_s <= now and not self._stopping:
                             self._keep(appointment)
                 self._lead_hurried(self._next_at() - self._clock())
         finally:
@@ -236,6 +240,7 @@ class Scheduler:
                     if other.who == appointment.who:
                         other.due = max(other.due, self._clock() + pause_s)
         appointment.due = self._clock() + pause_s
+        appointment.spare_s = SPARE * pause_s if appointment.what != LEADERSHIP else 0.0
 
     def _find_pools(self) -> float:
         known = set(self._pools())

@@ -24,14 +24,14 @@ class RerankingStore(Protocol):
 
 
 class Reranking:
-    """One pool's change of policy, looked for every second. While one is on its way it rests as long as it worked, so
-    that others get their turn at the store.
+    """One pool's change of policy, looked for every five seconds. While one is on its way the duty rests as long as it
+    worked, so that others get their turn at the store.
     """
 
     def __init__(self, pool: str, store: RerankingStore) -> None:
         self._pool = pool
         self._store = store
-        self._pace = Pace(busy_s=0.25, idle_s=1.0)
+        self._pace = Pace(busy_s=0.25, idle_s=5.0)
         self._total = 0
 
     def run(self) -> float:
