@@ -157,6 +157,7 @@ class Carrier:
             tier=tier,
             wrapper=WRAPPER,
             facts=[self._run.id, step.name, own, index],
+            trace=self._row.trace,
             local=self._seen if index < 0 and self._seen.is_whole else None,
             queued=self._anew,
         )

@@ -69,6 +69,7 @@ class Run(OurModel):
     round = models.PositiveIntegerField(_("round"), default=1, help_text=_("How often it was started or resumed."))
     watch_ms = models.BigIntegerField(default=0)
     watches = models.PositiveIntegerField(default=0)
+    trace = models.JSONField(default=dict, blank=True, help_text=_("What continues the trace in which it was started."))
     parent_run = models.CharField(_("parent run"), max_length=22, blank=True, null=True)  # noqa: DJ001  (as `key`)
     parent_step = models.CharField(max_length=210, blank=True)
     parent_index = models.IntegerField(default=-1)
@@ -89,6 +90,7 @@ class Run(OurModel):
         ordering = ("-started_ms", "-id")
         indexes = (
             models.Index(fields=("state", "watch_ms"), name="ductor_flows_watch"),
+            models.Index(fields=("state", "-started_ms", "-id"), name="ductor_flows_state"),
             models.Index(fields=("flow", "-started_ms"), name="ductor_flows_flow"),
             models.Index(fields=("tenant", "-started_ms"), name="ductor_flows_tenant"),
             models.Index(fields=("-started_ms", "-id"), name="ductor_flows_started"),

@@ -28,6 +28,7 @@ from flows.turns import Turns
 from flows.values import Json
 from flows.waking import leave_word
 from flows.watchdog import WATCH_MS
+from queueapp import telemetry
 from queueapp.conf import DEFAULT_POOL, settings
 from queueapp.moments import now_ms
 from queueapp.producer import transactions
@@ -78,7 +79,7 @@ def start(
     run, decision = operations.start(
         definition, run_id=_new_run_id(), input=given, tenant=tenant, now_ms=now_ms(), gone=versions.gone(definition)
     )
-    row = new_run(run, pool=_pool_of(definition), **more)
+    row = new_run(run, **{"pool": _pool_of(definition), "trace": telemetry.carrier(), **more})
     with transaction.atomic(using=settings.database):
         row.save(force_insert=True)
         written = _written(Seen.new(row, definition), decision)
@@ -126,8 +127,7 @@ def report_and_advance(end: reports.End, seen: Seen | None = None) -> bool:
     """
     run_id = end.run_id
     if not _turns.take(run_id):
-        with transaction.atomic(using=settings.database):
-            told = reports.write(end)
+        told = reports.write(end)
         if told and _turns.take(run_id):  # who is at it may have read before this was written
             _serve_all(run_id)
         return told
@@ -250,10 +250,7 @@ def _tell(end: reports.End, seen: Seen | None) -> tuple[bool, Written | None]:
         if (written := _at_once(end, seen)) is not None:
             return True, written
         with transaction.atomic(using=settings.database):
-            row = None
-            if connections[settings.database].features.has_select_for_update:
-                # The run first, as everybody who writes both: two who hold what the other waits for would both fall.
-                row = models.Run.objects.select_for_update().filter(pk=end.run_id).first()
+            row = _locked(end.run_id)
             if not reports.write(end):
                 return False, None
             seen = _read(end.run_id, row=row)
@@ -262,8 +259,17 @@ def _tell(end: reports.End, seen: Seen | None) -> tuple[bool, Written | None]:
         return False, None
     except Exception:
         logger.exception("A tick has failed: what was reported is written without it", extra={"run": end.run_id})
-    with transaction.atomic(using=settings.database):
-        return reports.write(end), None
+    return reports.write(end), None
+
+
+def _locked(run_id: str) -> models.Run | None:
+    """Takes the run first, as everybody who writes it and more: two who hold what the other waits for would both fall.
+    The row as it is now, or None."""
+    if connections[settings.database].features.has_select_for_update:
+        return models.Run.objects.select_for_update().filter(pk=run_id).first()
+    # A write that changes nothing: SQLite lets nobody who has read become a writer when somebody else wrote meanwhile.
+    statements.update(models.Run, {"id": run_id}, {"id": run_id})
+    return None
 
 
 def _at_once(end: reports.End, seen: Seen | None) -> Written | None:

@@ -70,6 +70,7 @@ class SubFlows:
                 definition.bind(tuple(args), kwargs),
                 tenant=step.tenant or parent.tenant,
                 check=require_wanted,
+                trace=parent.trace,
                 parent_attempt=attempt,
                 **where,
             )

@@ -7,10 +7,11 @@ above a rate is parked until its moment, and a full backlog refuses nothing that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from queueapp import telemetry
 from queueapp.errors import DuctorError, InvalidOption, StoreError
 from queueapp.extensions import OPTION
 from queueapp.names import SYSTEM_TENANT
@@ -59,6 +60,8 @@ class Order:
     """What the wrapper is to know of it; JSON."""
     local: Any = None
     """What it is given beside that if the body begins in this process, before the store has heard of the job."""
+    trace: Mapping[str, str] | None = None
+    """What continues the trace that it belongs to (`telemetry.carrier`), if that is not whoever hands it over."""
     system: bool = False
     """It is the package's own, and no tenant's."""
     queued: bool = False
@@ -100,7 +103,9 @@ def hand_over(orders: Sequence[Order]) -> list[DuctorError | None]:
 
 def _prepared(order: Order) -> Prepared | DuctorError:
     bound = order.job
-    options = {OPTION: [order.wrapper, order.facts]} if order.wrapper else None
+    options: dict[str, Any] = {OPTION: [order.wrapper, order.facts]} if order.wrapper else {}
+    if order.trace and telemetry.active():
+        options[telemetry.OPTION] = order.trace
     try:
         _require_alone(bound.task)
         made = prepare(

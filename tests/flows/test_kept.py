@@ -209,3 +209,17 @@ def test_a_large_end_that_came_after_a_cancel_is_taken_in_by_a_resume(handed: li
     get_run(run.id).resume()
     assert handed[-1].job.args == ["x" * OUTPUT_BYTES, 10]
     assert models.StepRun.objects.get(run_id=run.id, step="add").state == "completed"
+
+
+def test_the_end_of_an_item_begins_by_taking_the_run(handed: list[Order]) -> None:
+    """Who reads first may find, when it comes to writing, that somebody else wrote: SQLite refuses it then."""
+    run = maps.start(2)
+    at_once(handed.pop(0), [1, 2])
+    _, one, two = handed
+    for order in (one, two):
+        end = End(run_id=run.id, step="double", attempt=1, index=order.facts[3], ending="completed", output=2)
+        with CaptureQueriesContext(connection) as queries:
+            assert runtime.report_and_advance(end)
+        locks = connection.features.has_select_for_update
+        assert words(queries)[:2] == ["SAVEPOINT", "SELECT" if locks else "UPDATE"]
+        assert not locks or "FOR UPDATE" in queries[1]["sql"]

@@ -16,8 +16,9 @@ from queueapp.inspection.moving import moving_to
 from queueapp.names import SYSTEM_TENANT
 from queueapp.policies.registry import DIRECT
 from queueapp.producer import rows
-from queueapp.producer.handover import Order, hand_over, public_id, standing, withdraw
+from queueapp.producer.handover import Order, _prepared, hand_over, public_id, standing, withdraw
 from queueapp.producer.options import UnknownQueue
+from queueapp.producer.preparation import Prepared
 from queueapp.states import Outcome, State
 from queueapp.store.configuration import PoolConf, Rate, ScopeLimits
 from queueapp.store.reads import Reads
@@ -116,6 +117,18 @@ class TestTheSameOrder:
         monkeypatch.undo()
         work()
         assert RAN == [(1, 1), (3, 1)]
+
+    def test_belongs_to_the_trace_that_it_names(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Only while somebody wants to know."""
+        named = {"traceparent": "00-of-the-package"}
+        monkeypatch.setattr(telemetry, "carrier", lambda: {"traceparent": "00-of-the-caller"})
+        found = []
+        for number, (active, trace) in enumerate([(True, named), (True, None), (False, named)]):
+            monkeypatch.setattr(telemetry, "active", lambda active=active: active)
+            made = _prepared(order(1, key=f"k{number}", trace=trace))
+            assert isinstance(made, Prepared)
+            found.append(dict(telemetry.carried(made.job.payload)))
+        assert found == [named, {"traceparent": "00-of-the-caller"}, {}]
 
     def test_is_another_one_with_another_key_or_moment(self, store: Store) -> None:
         hand_over([order(1), order(2, key="two"), order(3, at_ms=NOW + 1)])

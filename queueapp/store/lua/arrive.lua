@@ -24,6 +24,7 @@
 --- @include "move"
 --- @include "due"
 --- @include "transit"
+--- @include "tiers"
 tick()
 next_argument = 4
 local words, fresh, numbers, coming = {}, {}, {}, {}
@@ -87,10 +88,7 @@ local function row_here(p, seq)
 end
 
 local function come_to_wait(id, p, row, waits, place)
-  if row.tier == 'c' and not pool.tiers then
-    redis.call('HSET', P .. 'conf', 'tiers', 1)
-    pool.tiers = true
-  end
+  if row.tier == 'c' then begin_tiers() end
   if not row.cost then push(reach, row.tenant) end
   to_expiring(row, id)
   if waits then

@@ -31,6 +31,7 @@
 --- @include "moving"
 --- @include "lease"
 --- @include "front"
+--- @include "tiers"
 tick()
 next_argument = 6
 local worker, lease_ms = ARGV[3], tonumber(ARGV[4])
@@ -80,10 +81,7 @@ end
 local rows = {}
 count_waiting(t, 1)
 count('enqueued')
-if row.tier == 'c' and not pool.tiers then
-  redis.call('HSET', P .. 'conf', 'tiers', 1)
-  pool.tiers = true
-end
+if row.tier == 'c' then begin_tiers() end
 if starts then
   local text, found, scope = build_row('p', seq, j, now, number), new_found(), scope_of(t, l)
   load_order(root, 2)

@@ -1,6 +1,7 @@
 -- What is written of jobs that were accepted: names of tasks, rows, then places, all of one call together.
 -- A job as the groups of `enqueue` and `enqueue_flow` name its parts; besides: due, its moment if that lies ahead;
 -- parked, it waits in the backlog for it; waits, for its children (kin.lua).
+--- @include "tiers"
 local write_newcomers
 do -- a script has 200 local names at most
 -- Limits of the lanes to which these jobs come at once, in one command.
@@ -88,10 +89,7 @@ function write_newcomers(fresh)
   end
   redis.call('MSET', unpack(rows))
   for _, j in ipairs(fresh) do
-    if j.tier == 'continue' and not pool.tiers then
-      redis.call('HSET', P .. 'conf', 'tiers', 1)
-      pool.tiers = true
-    end
+    if j.tier == 'continue' then begin_tiers() end
     to_expiring(j, j.id)
     to_place(j)
   end
