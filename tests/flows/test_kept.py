@@ -44,13 +44,13 @@ def handed(monkeypatch: pytest.MonkeyPatch) -> list[Order]:
 
 
 @flow
-def waits(number: int) -> object:
+def works_then_waits(number: int) -> object:
     first = step(host.same, number)
     return step(host.same, wait_for("go", after=first), name="last")
 
 
 @flow
-def maps(number: int) -> object:
+def maps_beside(number: int) -> object:
     listed = step(host.numbers, number)
     return [map_step(host.double, listed), step(host.same, number, after=listed, name="beside")]
 
@@ -147,7 +147,7 @@ def test_a_database_that_fell_back_is_read(handed: list[Order]) -> None:
 
 
 def test_an_event_that_comes_meanwhile_is_not_missed(handed: list[Order]) -> None:
-    run = waits.start(1)
+    run = works_then_waits.start(1)
     [order] = handed
     get_run(run.id).send_event("go", 7)
     at_once(order, 1)
@@ -155,7 +155,7 @@ def test_an_event_that_comes_meanwhile_is_not_missed(handed: list[Order]) -> Non
 
 
 def test_items_that_end_meanwhile_are_counted(handed: list[Order]) -> None:
-    run = maps.start(2)
+    run = maps_beside.start(2)
     at_once(handed.pop(0), [1, 2])
     beside, one, two = handed
     assert (beside.local, one.local, two.local) == (None, None, None)
@@ -213,7 +213,7 @@ def test_a_large_end_that_came_after_a_cancel_is_taken_in_by_a_resume(handed: li
 
 def test_the_end_of_an_item_begins_by_taking_the_run(handed: list[Order]) -> None:
     """Who reads first may find, when it comes to writing, that somebody else wrote: SQLite refuses it then."""
-    run = maps.start(2)
+    run = maps_beside.start(2)
     at_once(handed.pop(0), [1, 2])
     _, one, two = handed
     for order in (one, two):
