@@ -145,10 +145,12 @@ def body(thread: int, began_s: float, ended_s: float) -> Body:
     return Body(thread=thread, began_s=began_s, ended_s=ended_s)
 
 
-def test_the_parts_of_a_passage_add_up() -> None:
+@pytest.mark.parametrize("ticks", [7, 9])
+def test_the_parts_of_a_passage_add_up(ticks: int) -> None:
+    """Whoever makes the tick: the thread of the body, or another one that had the turn."""
     timeline = Timeline(
         queries={7: [(0.9, 0.95, "SELECT", False), (1.001, 1.002, "BEGIN", False), (1.003, 1.004, "UPDATE", True)]},
-        commits={7: [(0.5, 0.6), (1.010, 1.013)]},
+        commits={8: [(0.5, 0.6)], ticks: [(1.010, 1.013)]},
     )
     [passage] = flows_overhead.passages([body(7, 0.9, 1.0), body(8, 1.014, 1.02)], timeline)
     found = (passage.whole, passage.record, passage.begin, passage.commit, passage.relay, passage.net)

@@ -103,9 +103,10 @@ def run(report: Report, progress: Progress, *, rounds: int, steps: int) -> None:
 
 
 def passages(run: Sequence[Body], timeline: Timeline) -> Iterator[Passage]:
-    """Between each two bodies of a run. Raises LookupError for a commit that nobody heard."""
+    """Between each two bodies of a run, of which none runs beside another. Raises LookupError for a commit that nobody
+    heard. It is that of another thread where one still had the turn, and so made the tick."""
+    commits = sorted(commit for found in timeline.commits.values() for commit in found)
     for one, following in pairwise(run):
-        commits = timeline.commits[one.thread]
         begun_s, ended_s = commits[bisect_left(commits, (one.ended_s, 0.0))]
         if ended_s > following.began_s:
             raise LookupError("A step began before the end of the one before it was committed.")
