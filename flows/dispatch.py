@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from time import monotonic
 from typing import Any, Protocol
 
 from django.db import Error as DatabaseError
@@ -20,7 +22,7 @@ from flows.definition import StepDefinition
 from flows.errors import InvalidValue, RunBusy, UnknownFlow
 from flows.inputs import arguments, job_key, job_ms
 from flows.outputs import Outputs, items_of
-from flows.rows import Seen, new_lock
+from flows.rows import News, Seen, new_lock
 from flows.snapshot import (
     ITEMS_PER_PAGE,
     Command,
@@ -78,7 +80,8 @@ class Carrier:
     """Carries out the commands of one run."""
 
     def __init__(self, seen: Seen, subflows: SubFlows, *, anew: bool) -> None:
-        self._seen = seen
+        self._news = News(seen, monotonic()) if seen.is_whole and not anew else None
+        """Until the first step is handed over: when the next one is, that one may have cancelled the run."""
         self._row = seen.row
         self._definition = seen.definition
         self._run = seen.snapshot.run
@@ -127,6 +130,7 @@ class Carrier:
                 self._subflows.begin(self._row, step, command.attempt, -1, args, kwargs)
                 return
             order = self._order(step, row, command.tier, args, kwargs)
+            order, self._news = replace(order, local=self._news), None
         except LATER:
             raise
         except (Absent, DuctorError) as error:
@@ -158,7 +162,6 @@ class Carrier:
             wrapper=WRAPPER,
             facts=[self._run.id, step.name, own, index],
             trace=self._row.trace,
-            local=self._seen if index < 0 and self._seen.is_whole else None,
             queued=self._anew,
         )
 

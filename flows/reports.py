@@ -1,7 +1,7 @@
 """How the tries of steps and items ended: written beside their rows, once for each try, whoever tells.
 
-No lock of the run is asked for: the end of a body is recorded whether or not anybody is there to act on it. The first
-to tell a try's end is believed.
+`write` asks for no lock of the run: the end of a body is recorded whether or not anybody is there to act on it. The
+first to tell a try's end is believed.
 """
 
 from __future__ import annotations

@@ -1,20 +1,19 @@
 """A run as rows, read for a tick and written after it. What the columns mean: `snapshot`; who calls it: `runtime`.
 
 Nothing here is locked while it is read. The row of the run comes first, and is the first to be written, under its
-`lock`: if it has moved on since, nothing else is written. Each change gives the lock a value that it never had: so
-what was written under it is known to be what is there, even where a database fell back to an earlier state.
+`lock`: if it has moved on since, nothing else is written. Each change gives the lock a value drawn at random, that no
+other one has: so what was written under it is what is there, even where a database fell back to an earlier state.
 """
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from time import monotonic
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+from django.db import connections
 from django.db.models import F
 
 from flows import models, reports, statements
@@ -34,9 +33,12 @@ from flows.snapshot import (
     Timer,
 )
 from flows.values import WITHHELD
+from queueapp.conf import settings
 
 OUTPUT_BYTES = 64 * 1024
 """Of larger outputs a tick sees only that they are there."""
+KEPT_BYTES = 256 * 1024
+"""A run that shows more is not kept in memory while a body runs."""
 
 _RUN = {
     "state": "state",
@@ -94,6 +96,14 @@ def read_run(row: models.Run) -> Run:
     )
 
 
+class News(NamedTuple):
+    """A run as this process has just written it."""
+
+    seen: Seen
+    since_s: float
+    """When that was committed, on the monotonic clock of the process."""
+
+
 class Seen:
     """A run as it was read, or as it was written, and what its rows are called in the database."""
 
@@ -103,38 +113,43 @@ class Seen:
         definition: Definition,
         snapshot: Snapshot,
         ids: Mapping[str, int],
-        written_s: float = -math.inf,
+        shown_bytes: int,
     ) -> None:
         self.row = row
+        """As it was read first. What changes of a run stands in the snapshot."""
         self.definition = definition
         self.snapshot = snapshot
         self.ids = ids
         """Step → its row."""
-        self.written_s = written_s
-        """When it was written by this process, on its monotonic clock."""
+        self.shown_bytes = shown_bytes
+        """Of its input and of the outputs that ticks see, as JSON."""
 
     @classmethod
     def new(cls, row: models.Run, definition: Definition) -> Seen:
         """One that has no other rows yet."""
-        return cls(row, definition, Snapshot(run=read_run(row)), {})
+        return cls(row, definition, Snapshot(run=read_run(row)), {}, reports.size_of(row.input))
 
     @classmethod
     def read(cls, row: models.Run, definition: Definition, fired: Timer | None = None) -> Seen:
-        steps, ids = _steps(row, definition)
+        steps, ids, shown_bytes = _steps(row, definition)
         items, more = _items(steps, ids)
         events = _events(row, definition, steps)
         snapshot = Snapshot(run=read_run(row), steps=steps, items=items, more=more, events=events, fired=fired)
-        return cls(row, definition, snapshot, ids)
+        return cls(row, definition, snapshot, ids, shown_bytes + reports.size_of(row.input))
 
     @property
     def is_whole(self) -> bool:
         """Whether nothing that a tick needs stands in rows that come and go without the lock: items, and events. How
-        steps ended is told without it, too; whoever tells that makes a tick of his own."""
+        steps ended may be told without it, too; whoever tells that makes a tick of his own. And whether it is small
+        enough to be kept while a body runs."""
         steps, definition = self.snapshot.steps, self.definition
+        knows_ids = connections[settings.database].features.can_return_rows_from_bulk_insert
+        if self.shown_bytes > KEPT_BYTES or not knows_ids:
+            return False
         if any(each.kind == "event" and not _has_ended(steps, each) for each in definition.steps):
             return False
         running = (name for name, row in steps.items() if row.state == "running")
-        return len(self.ids) == len(steps) and all(definition.step(name).kind != "map" for name in running)
+        return all(definition.step(name).kind != "map" for name in running)
 
     def told(self, end: reports.End) -> Seen | None:
         """With the end of a try of a step, for a tick to take in; None: there is no such step."""
@@ -144,7 +159,7 @@ class Seen:
         # All of what it returned, however large: it is not in the database yet.
         report = Report(attempt=end.attempt, ending=end.ending, output=end.output, error=end.error)
         steps = {**self.snapshot.steps, end.step: replace(row, report=report)}
-        return Seen(self.row, self.definition, replace(self.snapshot, steps=steps), self.ids)
+        return Seen(self.row, self.definition, replace(self.snapshot, steps=steps), self.ids, self.shown_bytes)
 
     def write(
         self, changes: Changes, now_ms: int, also: Mapping[str, Any], end: reports.End | None = None
@@ -179,20 +194,23 @@ class Seen:
         ]
         if sent:
             models.Event.objects.bulk_create(sent, ignore_conflicts=True)
-        steps = {**self.snapshot.steps, **{row.step: self._shown(row, end) for row in changes.steps}}
+        steps, shown_bytes = dict(self.snapshot.steps), self.shown_bytes
+        for row in changes.steps:
+            steps[row.step], output_bytes = self._shown(row, end)
+            shown_bytes += output_bytes
         after = Snapshot(run=run or before, steps=steps)
-        return Seen(self.row, self.definition, after, {**self.ids, **ids}, monotonic())
+        return Seen(self.row, self.definition, after, {**self.ids, **ids}, shown_bytes)
 
-    def _shown(self, row: StepRun, end: reports.End | None) -> StepRun:
-        """A step that was written, as the next tick sees it."""
+    def _shown(self, row: StepRun, end: reports.End | None) -> tuple[StepRun, int]:
+        """A step that was written, as the next tick sees it, and the bytes of what it sees."""
         if row.output is WITHHELD:
-            return row
+            return row, 0
         is_told = end is not None and end.step == row.step
         output_bytes = end.output_bytes if end is not None and is_told else reports.size_of(row.output)
         if output_bytes <= OUTPUT_BYTES or row.step in self.definition.looked_at():
-            return row
+            return row, output_bytes
         report = replace(row.report, output=WITHHELD) if row.report is not None else None
-        return replace(row, output=row.output and WITHHELD, report=report)
+        return replace(row, output=row.output and WITHHELD, report=report), 0
 
     def _write_steps(self, steps: Iterable[StepRun], end: reports.End | None) -> dict[str, int] | None:
         """The rows of those that had none; None when the end of the try had been told."""
@@ -234,22 +252,24 @@ class Seen:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def _steps(row: models.Run, definition: Definition) -> tuple[dict[str, StepRun], dict[str, int]]:
-    """The steps, and what their rows are called."""
+def _steps(row: models.Run, definition: Definition) -> tuple[dict[str, StepRun], dict[str, int], int]:
+    """The steps, what their rows are called, and the bytes of their outputs that are shown."""
     looked_at = definition.looked_at()
     rows = statements.select(models.StepRun, _READ, {"run_id": row.id}, instead={"output": _shown(sorted(looked_at))})
-    found, ids = {}, {}
+    found, ids, shown_bytes = {}, {}, 0
     for row_id, step, *values, output_bytes, attempt, ending, error, output in rows:
         columns = dict(zip(_STEP, values, strict=True))
         if output_bytes > OUTPUT_BYTES and step not in looked_at:
             output = WITHHELD
+        else:
+            shown_bytes += output_bytes
         report = None
         if ending and attempt == columns["attempt"]:
             report = Report(attempt=attempt, ending=ending, output=output, error=error)
         kept = output if columns["state"] == "completed" else None
         ids[step] = row_id
         found[step] = StepRun(step=step, output=kept, report=report, **columns)
-    return found, ids
+    return found, ids, shown_bytes
 
 
 def _items(steps: Mapping[str, StepRun], ids: Mapping[str, int]) -> tuple[dict[str, tuple[ItemReport, ...]], bool]:
@@ -283,7 +303,7 @@ def _events(row: models.Run, definition: Definition, steps: Mapping[str, StepRun
 
 
 def new_lock() -> int:
-    """A value that no change has had, as a column of whole numbers takes it in every database."""
+    """A value that no other change is given, as a column of whole numbers takes it in every database."""
     return secrets.randbits(62)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import OperationalError, connections, transaction
 
 from flows import coordinator, dispatch, models, operations, reports, statements, versions
 from flows.commands import left, stored
@@ -80,9 +80,10 @@ def start(
         definition, run_id=_new_run_id(), input=given, tenant=tenant, now_ms=now_ms(), gone=versions.gone(definition)
     )
     row = new_run(run, **{"pool": _pool_of(definition), "trace": telemetry.carrier(), **more})
+    seen = Seen.new(row, definition)
     with transaction.atomic(using=settings.database):
         row.save(force_insert=True)
-        written = _written(Seen.new(row, definition), decision)
+        written = _written(seen, decision, _returned(seen, decision))
         check()
     assert written is not None, "nobody else knows of it"
     if not transactions.defer(lambda _: _begin(written), True, settings.database):
@@ -237,8 +238,9 @@ def _decide(run_id: str, decide: Decide, fired: Timer | None = None, also: Mappi
         # Read outside of the transaction, which so begins by writing: SQLite lets no reader become a writer.
         seen = _read(run_id, fired)
         decision = _made(seen, decide)
+        columns = {**also, **_returned(seen, decision)}
         with transaction.atomic(using=settings.database):
-            written = _written(seen, decision, also)
+            written = _written(seen, decision, columns)
         if written is not None:
             return written
     raise RunBusy(f"Run {run_id} was changed by others {TRIES} times while this was to be decided: try it again.")
@@ -254,7 +256,8 @@ def _tell(end: reports.End, seen: Seen | None) -> tuple[bool, Written | None]:
             if not reports.write(end):
                 return False, None
             seen = _read(end.run_id, row=row)
-            return True, _written(seen, _made(seen, coordinator.tick))
+            decision = _made(seen, coordinator.tick)
+            return True, _written(seen, decision, _returned(seen, decision))
     except UnknownRun:
         return False, None
     except Exception:
@@ -283,11 +286,15 @@ def _at_once(end: reports.End, seen: Seen | None) -> Written | None:
     decision = _made(told, coordinator.tick)
     if decision.changes is None or all(row.step != end.step for row in decision.changes.steps):
         return None  # nobody waits for it any more
-    with transaction.atomic(using=settings.database):
-        written = _written(told, decision, end=end)
-        if written is None:
-            transaction.set_rollback(True, using=settings.database)
-        return written
+    columns = _returned(told, decision)
+    try:
+        with transaction.atomic(using=settings.database):
+            written = _written(told, decision, columns, end)
+            if written is None:
+                transaction.set_rollback(True, using=settings.database)
+            return written
+    except OperationalError:  # so does a database say it that keeps transactions wholly apart
+        return None
 
 
 def _read(run_id: str, fired: Timer | None = None, row: models.Run | None = None) -> Seen:
@@ -306,16 +313,23 @@ def _made(seen: Seen, decide: Decide) -> Decision:
     return decide(seen.definition, seen.snapshot, now_ms(), versions.gone(seen.definition))
 
 
+def _returned(seen: Seen, decision: Decision) -> Mapping[str, Any]:
+    """The column for what the run returns, if it completes with this decision. It may have to be read; so not within a
+    transaction that has not written yet."""
+    changes = decision.changes
+    if changes is None or changes.run is None or changes.run.state != "completed":
+        return NOTHING_ELSE
+    steps = {**seen.snapshot.steps, **{row.step: row for row in changes.steps}}
+    return {"output": result(seen.definition, Outputs(changes.run, steps))}
+
+
 def _written(
-    seen: Seen, decision: Decision, also: Mapping[str, Any] = NOTHING_ELSE, end: reports.End | None = None
+    seen: Seen, decision: Decision, columns: Mapping[str, Any], end: reports.End | None = None
 ) -> Written | None:
     """Inside a transaction. None: somebody else wrote first, and the transaction is to be undone."""
-    changes, after = decision.changes, seen
-    if changes is not None:
-        if changes.run is not None and changes.run.state == "completed":
-            steps = {**seen.snapshot.steps, **{row.step: row for row in changes.steps}}
-            also = {**also, "output": result(seen.definition, Outputs(changes.run, steps))}
-        found = seen.write(changes, now_ms(), also, end)
+    after = seen
+    if decision.changes is not None:
+        found = seen.write(decision.changes, now_ms(), columns, end)
         if found is None:
             return None
         after = found

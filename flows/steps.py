@@ -17,13 +17,15 @@ from asgiref.sync import sync_to_async
 
 from flows import models, reports, runtime
 from flows.inputs import step_key
-from flows.rows import Seen
+from flows.rows import News
 from flows.snapshot import Ending
 from flows.values import to_json
 from flows.waking import leave_word
 
-NEWS_S = 0.1
-"""What this process has written of a run is believed unread for so long; a process may be frozen at any point."""
+NEWS_S = 0.01
+"""So long after its commit what this process has written of a run is believed unread: time enough for a slot to begin
+the body, and little for others to cancel the run, or to carry out the same command. A process may be held up at any
+point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,7 @@ class StepWrapper:
     step that has completed must be no job that failed (MAX_RESULT_BYTES; tests/flows/test_large_results.py).
     """
 
-    def around(self, facts: Any, body: Callable[[], Any], local: Seen | None = None) -> None:
+    def around(self, facts: Any, body: Callable[[], Any], local: News | None = None) -> None:
         current = _read(facts)
         if not _is_news(local) and not reports.is_wanted(*facts):
             self._unwanted(facts)
@@ -74,7 +76,7 @@ class StepWrapper:
             _current.reset(token)
         self._completed(facts, value, local)
 
-    async def aaround(self, facts: Any, body: Callable[[], Any], local: Seen | None = None) -> None:
+    async def aaround(self, facts: Any, body: Callable[[], Any], local: News | None = None) -> None:
         current = _read(facts)
         if not _is_news(local) and not await sync_to_async(reports.is_wanted)(*facts):
             await sync_to_async(self._unwanted)(facts)
@@ -94,14 +96,14 @@ class StepWrapper:
         if models.Run.objects.filter(pk=facts[0]).exclude(state__in=models.Run.ENDED).exists():
             leave_word(facts[0])
 
-    def _completed(self, facts: Any, value: object, local: Seen | None) -> None:
+    def _completed(self, facts: Any, value: object, local: News | None) -> None:
         output = to_json(value, f"what step {facts[1]} returned")
-        runtime.report_and_advance(_end(facts, "completed", output=output), local)
+        runtime.report_and_advance(_end(facts, "completed", output=output), local.seen if local is not None else None)
 
 
-def _is_news(local: Seen | None) -> bool:
-    """Whether nobody else can have carried out the command meanwhile, and run the body to its end."""
-    return local is not None and monotonic() - local.written_s < NEWS_S
+def _is_news(local: News | None) -> bool:
+    """Whether a body may begin without asking."""
+    return local is not None and monotonic() - local.since_s < NEWS_S
 
 
 def _end(facts: Any, ending: Ending, *, output: Any = None, error: str = "") -> reports.End:

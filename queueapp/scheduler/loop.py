@@ -221,6 +221,7 @@ class Scheduler:
         return self._ownership.next_at if self._ownership.barred else min(duties, self._ownership.next_at)
 
     def _keep(self, appointment: Appointment) -> None:
+        spare = SPARE if appointment.what != LEADERSHIP else 0.0
         try:
             for _ in range(SHARES_IN_A_ROW):
                 self._turned_at = self._clock()
@@ -238,9 +239,9 @@ class Scheduler:
                 # duty (a full store takes no promotions) says nothing about the others.
                 for other in self._appointments:
                     if other.who == appointment.who:
-                        other.due = max(other.due, self._clock() + pause_s)
-        appointment.due = self._clock() + pause_s
-        appointment.spare_s = SPARE * pause_s if appointment.what != LEADERSHIP else 0.0
+                        other.due, other.spare_s = max(other.due, self._clock() + pause_s), 0.0
+            spare = 0.0
+        appointment.due, appointment.spare_s = self._clock() + pause_s, spare * pause_s
 
     def _find_pools(self) -> float:
         known = set(self._pools())

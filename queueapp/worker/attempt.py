@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
 from time import monotonic
@@ -280,13 +281,13 @@ async def _finished(announce: Callable[[], None]) -> None:
 
 
 async def _to_its_end(tell: Callable[[], None]) -> None:
-    """From the event loop, in another thread: it may block. A body is cancelled once: what comes too late for it is no
-    reason to stop here, and changes nothing of how it ended."""
+    """From the event loop, in another thread: it may block. A cancel that comes too late for the body is no reason to
+    stop here, and changes nothing of how it ended."""
     telling = asyncio.ensure_future(sync_to_async(tell)())
-    try:
-        await asyncio.shield(telling)
-    except asyncio.CancelledError:
-        await telling
+    while not telling.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(telling)
+    telling.result()
 
 
 def _as_enqueued(task: DuctorTask, options: Mapping[str, Any]) -> DuctorTask:

@@ -14,6 +14,7 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
+from time import monotonic
 from typing import Protocol
 
 logger = logging.getLogger(__name__)
@@ -22,6 +23,9 @@ BLOCK_S = 5.0
 BLOCK_JITTER = 0.1
 SHORTEST_S = 0.005
 """BZPOPMIN takes 0 for "for ever"; nothing blocks for less than this."""
+CLOSE_AGAIN_S = 0.005
+CLOSED_WITHIN_S = 1.0
+"""A thread that is held up by the network is left to itself."""
 ERROR_PAUSE_S = 0.1
 ERROR_PAUSE_MAX_S = 2.0
 
@@ -98,10 +102,14 @@ class Parker:
         self._close_client()
 
     def close(self) -> None:
-        """Ends the thread, also in the middle of its wait, by closing the socket under it."""
+        """Ends the thread, also in the middle of its wait, by closing the socket under it. One that was just about to
+        wait is caught as soon as it does: else it would take a token for nobody, and the job would stay where it is."""
         self._closing.set()
         self._orders.put(None)
-        self._close_client()
+        end = monotonic() + CLOSED_WITHIN_S
+        while self._thread.is_alive() and monotonic() < end:
+            self._close_client()
+            self._thread.join(CLOSE_AGAIN_S)
 
     def _close_client(self) -> None:
         client = self._client
@@ -118,7 +126,7 @@ class Parker:
                 if self._client is None:
                     self._client = self._connect()
                 self._turn += 1
-                if not self._recalled:
+                if not (self._recalled or self._closing.is_set()):
                     self._client.bzpopmin(rotated(keys, self._turn), seconds)
                 self._failures = 0
             except Exception:

@@ -19,7 +19,7 @@ import pytest
 
 from flows import commands, dispatch, models, reports, runtime, steps, sweep, tasks, waking
 from flows.reports import End
-from flows.rows import Seen
+from flows.rows import News, Seen
 from flows.snapshot import Command, Ending, Enqueue, Finish
 from flows.steps import StepWrapper
 from flows.values import Json
@@ -69,7 +69,7 @@ class Queue:
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
         self.dead = False
-        self._begun: dict[str, Seen] = {}
+        self._begun: dict[str, News] = {}
         """Jobs whose bodies begin in the process that has just handed them over, and what came with them."""
         self._wrapper = StepWrapper()
 
@@ -138,7 +138,7 @@ class Queue:
                 self.work(key, local)
         return found
 
-    def work(self, key: str, local: Seen | None = None) -> None:
+    def work(self, key: str, local: News | None = None) -> None:
         job = self.jobs[key]
         try:
             if job.facts is None:
@@ -149,7 +149,7 @@ class Queue:
         except Killed:
             self.dead = False  # another process goes on; the job is still there
 
-    def _run(self, job: Job, local: Seen | None) -> None:
+    def _run(self, job: Job, local: News | None) -> None:
         run_id, step, attempt, index = job.facts
         run = models.Run.objects.get(pk=run_id)
         ending: Ending = "completed"
@@ -260,6 +260,8 @@ class Queue:
             for name, row in there.snapshot.steps.items()
         }
         assert (replace(there.snapshot, steps=steps), there.ids) == (seen.snapshot, seen.ids)
+        assert there.shown_bytes == seen.shown_bytes
+        assert not any(row.report for row in kept.values() if row.state == "running"), "of those it knows no end"
 
     def _happens(self, factor: float = 1.0) -> bool:
         return self.chance.random() < self.losses * factor

@@ -8,15 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from flows import RunHandle, dispatch, flow, get_run, map_step, models, reports, runtime, step, steps, wait_for, waking
 from flows.reports import End
-from flows.rows import OUTPUT_BYTES, Seen
+from flows.rows import KEPT_BYTES, OUTPUT_BYTES, News, Seen
 from flows.steps import StepWrapper
 from queueapp.errors import DuctorError
 from queueapp.producer.handover import Order
@@ -53,6 +54,22 @@ def works_then_waits(number: int) -> object:
 def maps_beside(number: int) -> object:
     listed = step(host.numbers, number)
     return [map_step(host.double, listed), step(host.same, number, after=listed, name="beside")]
+
+
+@flow
+def passes_on(given: str) -> object:
+    return step(host.same, step(host.same, given, name="first"), name="last")
+
+
+@flow
+def abreast(number: int) -> object:
+    return [step(host.same, number, name="left"), step(host.same, number, name="right")]
+
+
+@flow
+def returns_all(number: int) -> object:
+    first = step(host.same, number)
+    return [first, step(host.same, number, after=first, name="last")]
 
 
 def at_once(order: Order, value: Any) -> None:
@@ -107,9 +124,9 @@ def test_an_end_that_was_told_by_others_is_not_told_again(handed: list[Order]) -
     [order] = handed
     lost = End(run_id=run.id, step="add", attempt=1, ending="failed", error="gone")
     reports.write(lost)
-    assert not runtime.report_and_advance(replace(lost, ending="completed", output=2), order.local)
+    assert not runtime.report_and_advance(replace(lost, ending="completed", output=2), order.local.seen)
     assert models.StepRun.objects.get(run_id=run.id, step="add").report_ending == "failed"
-    assert models.Run.objects.get(pk=run.id).lock == order.local.snapshot.run.version, "nothing else was written"
+    assert models.Run.objects.get(pk=run.id).lock == order.local.seen.snapshot.run.version, "nothing else was written"
 
 
 def test_an_end_that_nobody_waits_for_any_more_is_not_told(
@@ -123,6 +140,62 @@ def test_an_end_that_nobody_waits_for_any_more_is_not_told(
     assert not runtime.report_and_advance(replace(end, step="nobody"))
     assert not caplog.records
     assert models.StepRun.objects.get(run_id=run.id, step="add").output == 2
+
+
+def test_no_body_begins_after_a_cancel_of_one_that_was_handed_over_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the first of a decision begins unasked."""
+    ran: list[str] = []
+
+    def hand_over(given: Sequence[Order]) -> list[DuctorError | None]:
+        for order in given:
+            if not order.system:
+                wrapper.around(order.facts, partial(cancels, order), order.local)
+        return [None for _ in given]
+
+    def cancels(order: Order) -> None:
+        ran.append(order.facts[1])
+        get_run(order.facts[0]).cancel()
+
+    monkeypatch.setattr(dispatch, "hand_over", hand_over)
+    monkeypatch.setattr(dispatch, "withdraw", lambda pool, jobs, running: [False for _ in jobs])
+    assert get_run(abreast.start(1).id).state == "cancelled"
+    assert ran == ["left"]
+
+
+def test_what_a_run_returns_is_read_before_its_transaction(handed: list[Order]) -> None:
+    run = returns_all.start(1)
+    at_once(handed.pop(0), "x" * OUTPUT_BYTES)
+    with CaptureQueriesContext(connection) as queries:
+        at_once(handed.pop(0), 2)
+    asked = words(queries)
+    assert asked[: asked.index("SAVEPOINT") + 2] == ["SELECT", "SAVEPOINT", "UPDATE"]
+    assert get_run(run.id).output == ["x" * OUTPUT_BYTES, 2]
+
+
+def test_a_run_that_shows_much_is_not_kept_while_a_body_runs(handed: list[Order]) -> None:
+    small, large = host.chain.start(1), passes_on.start("x" * KEPT_BYTES)
+    assert [order.local is None for order in handed] == [False, True]
+    at_once(handed[0], "y" * (OUTPUT_BYTES - 10))
+    assert handed[2].local.seen.shown_bytes == runtime._read(small.id).shown_bytes > OUTPUT_BYTES - 10
+    later(handed[1], 1)
+    assert handed[3].local is None
+    assert large.refresh().state == "running"
+
+
+def test_transactions_that_a_database_keeps_wholly_apart_fail_for_nobody(
+    handed: list[Order], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = host.chain.start(1)
+    whole = Seen.write
+
+    def write(seen: Seen, *given: Any) -> Seen | None:
+        monkeypatch.setattr(Seen, "write", whole)
+        raise OperationalError("could not serialize access due to concurrent update")
+
+    monkeypatch.setattr(Seen, "write", write)
+    at_once(handed.pop(0), 2)
+    assert models.Run.objects.get(pk=run.id).ends == 1
+    assert not caplog.records
 
 
 def test_a_database_that_fell_back_is_read(handed: list[Order]) -> None:
@@ -181,7 +254,7 @@ def test_what_waits_in_line_brings_nothing_along(handed: list[Order]) -> None:
     """Who does it anew says nothing of what is there now (`Order.queued`)."""
     run = host.chain.start(1)
     [order] = handed
-    assert isinstance(order.local, Seen)
+    assert isinstance(order.local, News)
     assert not order.queued
     models.FlowCommand.objects.create(
         run_id=run.id, command={"do": "Enqueue", "step": "add", "attempt": 1, "tier": "start"}, made_ms=1
@@ -195,7 +268,7 @@ def test_of_what_is_large_only_that_it_is_there_goes_along(handed: list[Order]) 
     at_once(handed.pop(0), "x" * OUTPUT_BYTES)
     [order] = handed
     assert order.job.args == ["x" * OUTPUT_BYTES, 10], "read when it was asked for"
-    kept = order.local.snapshot.steps["add"]
+    kept = order.local.seen.snapshot.steps["add"]
     read = runtime._read(run.id).snapshot.steps["add"]
     assert (kept.output, kept.report) == (read.output, read.report)
     assert kept.output != "x" * OUTPUT_BYTES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 
 import pytest
 
@@ -81,6 +82,50 @@ def test_close_ends_it_in_the_middle_of_its_wait_and_posts_no_more() -> None:
     parker._thread.join(5)
     assert not parker._thread.is_alive()
     assert not posted.acquire(blocking=False)
+
+
+def test_close_catches_a_wait_that_was_only_about_to_begin() -> None:
+    """A socket that is closed before that is opened again by the command, and would take a token for nobody."""
+    about, begins = threading.Event(), threading.Event()
+
+    class Late(FakeBlocking):
+        def bzpopmin(self, keys: Sequence[str], timeout: float) -> object:
+            about.set()
+            assert begins.wait(5)
+            with self.condition:
+                self.closed = False  # it connects again
+            return super().bzpopmin(keys, timeout)
+
+        def close(self) -> None:
+            super().close()
+            begins.set()
+
+    client = Late()
+    parker = Parker(lambda: client, ["a"], lambda: None)
+    parker.start()
+    parker.park(60.0)
+    assert about.wait(5)
+    parker.close()
+    assert not parker._thread.is_alive()
+
+
+def test_after_close_no_wait_begins() -> None:
+    connecting, goes_on = threading.Event(), threading.Event()
+    client = FakeBlocking()
+
+    def connect() -> FakeBlocking:
+        connecting.set()
+        assert goes_on.wait(5)
+        return client
+
+    parker = Parker(connect, ["a"], lambda: None)
+    parker.start()
+    parker.park(60.0)
+    assert connecting.wait(5)
+    parker._closing.set()
+    goes_on.set()
+    parker._thread.join(5)
+    assert not client.calls
 
 
 def test_a_store_that_is_away_makes_no_hot_loop() -> None:

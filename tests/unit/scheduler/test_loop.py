@@ -163,6 +163,32 @@ def test_duties_of_about_the_same_pause_are_done_together_and_leadership_at_its_
     assert leads[:4] == [0.0, 1.0, 2.0, 3.0]
 
 
+def test_of_an_outage_one_try_tells_for_all_and_its_pause_is_not_cut_short() -> None:
+    clock = Clock()
+    begun = clock()
+    calls: list[tuple[str, float]] = []
+
+    def duty(name: str) -> Callable[[], float]:
+        def act() -> float:
+            moment = round(clock() - begun, 3)
+            if moment > 5.2:
+                scheduler.stop()
+            if moment < 4:
+                return 5.0
+            calls.append((name, moment))
+            raise StoreUnavailable("away")
+
+        return act
+
+    store = FakeLead(clock)
+    scheduler = Scheduler("me", lambda: [], lambda pool: cast(Any, store), clock=clock)
+    scheduler._mail = cast(Any, Passing(clock))
+    scheduler._appointments += [Appointment("a", name, duty(name)) for name in ("one", "two", "three")]
+    scheduler.run()
+    assert [name for name, moment in calls if moment == 5.0] == ["one"]
+    assert len({moment for _, moment in calls}) == len(calls), "one try at a time"
+
+
 def test_a_bug_in_one_duty_does_not_end_the_others(caplog: pytest.LogCaptureFixture) -> None:
     store, broken = Duties(), Broken()
     scheduler = Scheduler("me", lambda: ["a"], lambda pool: cast(Any, store), [broken])
